@@ -1,0 +1,176 @@
+"""Fixtures of all tests: a private Redis, worker processes, network faults, and the search for keys left behind.
+
+Without it each test would start, watch and end its processes in its own way, and a failing one would leave them running.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import redis
+
+from .support.engine import EngineMissing, find_engine
+from .support.leaks import leaked_keys
+from .support.proxy import TcpProxy
+from .support.redis_server import RedisServer
+from .support.services import service_missing
+from .support.worker_process import WorkerProcess
+
+LOGS = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
+
+
+class OwnRedis(Protocol):
+    """Start a Redis server that only this test uses; the options are RedisServer's."""
+
+    def __call__(self, **options: Any) -> RedisServer: ...
+
+
+class OwnProxy(Protocol):
+    """Start a proxy before a server (the shared one if none is named)."""
+
+    def __call__(self, server: RedisServer | None = None) -> TcpProxy: ...
+
+
+class StartWorker(Protocol):
+    """Start a worker; what is not named: the sample app, the shared Redis, this test's queue. See WorkerProcess."""
+
+    def __call__(
+        self, app: str = ..., *, broker_url: str = ..., wait: bool = True, within_s: float = ..., **options: Any
+    ) -> WorkerProcess: ...
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Put the logs of a test's processes into its report if it failed."""
+    report = yield
+    if report.failed:
+        report.sections.extend((title, read()) for title, read in item.stash.get(LOGS, []))
+    return report
+
+
+def _log_of(request: pytest.FixtureRequest, title: str, read: Callable[[], str]) -> None:
+    request.node.stash.setdefault(LOGS, []).append((title, read))
+
+
+@pytest.fixture(scope="session")
+def engine() -> Path:
+    """The Redis program; without one the test skips, and fails in CI."""
+    try:
+        return find_engine()
+    except EngineMissing as missing:
+        service_missing(str(missing))
+
+
+@pytest.fixture(scope="session")
+def shared_redis(engine: Path) -> Iterator[RedisServer]:
+    """The server that all tests of this process share; tests take `redis_server`, which is empty."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(shared_redis: RedisServer, request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A running Redis, empty. For reading and writing; a test that kills or freezes takes `own_redis`.
+
+    Afterwards no key may be left that nothing will ever clean up.
+    """
+    shared_redis.client().flushall()
+    yield shared_redis
+    _assert_nothing_leaked(shared_redis, request)
+
+
+@pytest.fixture
+def own_redis(engine: Path, request: pytest.FixtureRequest) -> Iterator[OwnRedis]:
+    """Start Redis servers that this test may kill, freeze, fill and restart; those that still run are checked for
+    keys left behind, and all of them end with the test."""
+    servers: list[RedisServer] = []
+
+    def start(**options: Any) -> RedisServer:
+        server = RedisServer(**options)
+        servers.append(server)
+        return server.start()
+
+    yield start
+    try:
+        for server in servers:
+            if server.running:
+                server.thaw()
+                _assert_nothing_leaked(server, request)
+    finally:
+        for server in servers:
+            server.close()
+
+
+def _assert_nothing_leaked(server: RedisServer, request: pytest.FixtureRequest) -> None:
+    marker = request.node.get_closest_marker("leaves")
+    with server.client() as reader:
+        leaked = leaked_keys(reader, allowed=marker.args if marker else ())
+    assert not leaked, "keys that nothing will ever clean up:\n  " + "\n  ".join(leaked)
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    """A client of the shared Redis that gives strings."""
+    with redis_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def queue_name() -> str:
+    """A queue name that no other test uses."""
+    return f"q-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def own_proxy(own_redis: OwnRedis, redis_server: RedisServer) -> Iterator[OwnProxy]:
+    """Start proxies that can cut, stall, reset and lose answers; all end with the test."""
+    proxies: list[TcpProxy] = []
+
+    def start(server: RedisServer | None = None) -> TcpProxy:
+        proxies.append(TcpProxy((server or redis_server).port).start())
+        return proxies[-1]
+
+    yield start
+    for proxy in proxies:
+        proxy.close()
+
+
+# It asks for own_redis and own_proxy without using them, so that workers end before what they talk through.
+@pytest.fixture
+def start_worker(
+    redis_server: RedisServer,
+    own_redis: OwnRedis,
+    own_proxy: OwnProxy,
+    request: pytest.FixtureRequest,
+    queue_name: str,
+    tmp_path: Path,
+) -> Iterator[StartWorker]:
+    """Start worker processes; all are killed at the end, and their logs shown if the test failed.
+
+    Without `broker_url` they use the shared Redis, and the broker serves as result backend unless `backend_url` says
+    otherwise.
+    """
+    workers: list[WorkerProcess] = []
+
+    def start(
+        app: str = "tests.support.sample_app",
+        *,
+        broker_url: str = "",
+        wait: bool = True,
+        within_s: float = 40.0,
+        **options: Any,
+    ) -> WorkerProcess:
+        broker_url = broker_url or redis_server.url()
+        defaults = {"queues": [queue_name], "backend_url": broker_url, "folder": tmp_path}
+        worker = WorkerProcess(app, broker_url, **{**defaults, **options})
+        workers.append(worker)
+        _log_of(request, f"log of {worker.hostname}", worker.log_tail)
+        return worker.start(wait=wait, within_s=within_s)
+
+    yield start
+    for worker in workers:
+        worker.kill_all()

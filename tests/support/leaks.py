@@ -1,0 +1,98 @@
+"""Find keys that nothing will ever clean up.
+
+Without it a move could leave a key behind at each job, and no test would notice before memory is full.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from typing import cast
+
+import redis
+
+from .events import PREFIX
+
+# One of each a queue, kept in bounds by the moves and the janitor.
+OF_A_QUEUE = (
+    "wait",
+    "reserved",
+    "active",
+    "delayed",
+    "completed",
+    "failed",
+    "cancelled",
+    "events",
+    "meta",
+    "wake",
+    "dead",
+)
+INDEXES = OF_A_QUEUE[:7]
+
+# One of each a prefix.
+OF_THE_PREFIX = ("queues", "notes", "reap")
+
+# What stock Celery and kombu leave: bindings are written anew at each declare; an answer that came after its asker had
+# gone stays in the asker's reply list.
+OF_STOCK = ("_kombu.binding*", "*.reply.celery.pidbox")
+
+
+def leaked_keys(client: redis.Redis, allowed: Iterable[str] = (), prefix: str = PREFIX) -> list[str]:
+    """Return a line for each key that neither a worker, nor the janitor, nor Redis itself will ever remove.
+
+    Fine are: keys with a time to live, the fixed keys of a queue, the record of a job that an index names, what belongs
+    to such a record, a dead letter that its queue's list names, what stock Celery keeps, and whatever matches `allowed`
+    (patterns as in fnmatch). Also named: an entry of an index whose job has no record.
+    """
+    keys = sorted(cast(list[str], client.keys("*")))
+    waived = (*OF_STOCK, *allowed)
+    suspects = [k for k in keys if not any(fnmatch.fnmatchcase(k, p) for p in waived) and client.ttl(k) == -1]
+    book = _Book(client, keys, prefix)
+    unexplained = [f"{key} ({client.type(key)!s})" for key in suspects if not book.explains(key)]
+    return unexplained + [e for e in book.orphans() if not any(fnmatch.fnmatchcase(e, p) for p in waived)]
+
+
+class _Book:
+    """What the fixed keys of a prefix account for."""
+
+    def __init__(self, client: redis.Redis, keys: list[str], prefix: str) -> None:
+        self._client = client
+        self._keys = set(keys)
+        self._prefix = prefix
+        self._indexed = {index: self._members(index) for index in self._of_queues(INDEXES)}
+        self._dead = {record for index in self._of_queues(("dead",)) for record in self._members(index)}
+
+    def _of_queues(self, kinds: Iterable[str]) -> list[str]:
+        return [key for key in sorted(self._keys) if self._kind(key) in tuple(kinds)]
+
+    def _kind(self, key: str) -> str:
+        return key.rpartition(":")[2] if key.startswith(f"{self._prefix}:q:") else ""
+
+    def _members(self, index: str) -> list[str]:
+        return cast(list[str], self._client.zrange(index, 0, -1))
+
+    def explains(self, key: str) -> bool:
+        """Say whether a key is fixed, or belongs to something that is still in a list."""
+        if key in {f"{self._prefix}:{name}" for name in OF_THE_PREFIX} or self._kind(key) in OF_A_QUEUE:
+            return True
+        if key.startswith(f"{self._prefix}:job:"):
+            return self._job_is_kept(key.removeprefix(f"{self._prefix}:job:"))
+        return key.removeprefix(f"{self._prefix}:dead:") in self._dead
+
+    def _job_is_kept(self, rest: str) -> bool:
+        jobs = {job for members in self._indexed.values() for job in members}
+        job_id = next((job for job in jobs if rest == job or rest.startswith(f"{job}:")), None)
+        return job_id is not None or self._is_replaced(rest.split(":")[0])
+
+    def _is_replaced(self, job_id: str) -> bool:
+        # A run that gave its place to a canvas: in no list until the canvas adds its id again.
+        return bool(self._client.hget(f"{self._prefix}:job:{job_id}", "replaced"))
+
+    def orphans(self) -> list[str]:
+        """Return a line for each entry of an index whose job has no record."""
+        return [
+            f"{index} names {job}, which has no record"
+            for index, members in self._indexed.items()
+            for job in members
+            if f"{self._prefix}:job:{job}" not in self._keys
+        ]
