@@ -1,0 +1,98 @@
+"""Every error that queue_kit raises, in one tree; without it callers would have to know which layer failed.
+
+    QueueKitError
+    ├── ConfigurationError          a setting, broker URL or server that cannot hold the promises
+    ├── QueueUnavailable            (also kombu.exceptions.OperationalError) Redis could not take the job
+    ├── NonRetryableError           raised by a task: fails at once
+    │   ├── InvalidPayload
+    │   ├── UnknownJob
+    │   ├── UnsupportedOperation
+    │   └── ResourceGone
+    ├── TransientError              raised by a task: retried while attempts remain
+    │   └── JobTimeoutError
+    ├── JobExit                     a task called sys.exit()
+    ├── JobStalledError             its worker was lost too often
+    └── JobLostError                its worker was lost, and it may run at most once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kombu.exceptions import OperationalError
+
+
+class QueueKitError(Exception):
+    """Something in queue_kit went wrong."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigurationError(QueueKitError):
+    """The configuration cannot hold the promises of queue_kit.
+
+    ``problems`` lists every fault found, each naming the setting and what would be right.
+    """
+
+    def __init__(self, problems: Sequence[str] | str) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("; ".join(self.problems))
+
+    def __reduce__(self) -> tuple[type[ConfigurationError], tuple[list[str]]]:
+        return type(self), (self.problems,)
+
+
+class QueueUnavailable(QueueKitError, OperationalError):
+    """Redis could not take the job.
+
+    ``job_id`` may be sent again safely. ``sent`` is ``"no"`` when nothing can have been written, else ``"unknown"``.
+    """
+
+    def __init__(self, message: str = "", job_id: str = "", sent: str = "unknown") -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.sent = sent
+
+    def __reduce__(self) -> tuple[type[QueueUnavailable], tuple[str, str, str]]:
+        return type(self), (str(self), self.job_id, self.sent)
+
+
+class NonRetryableError(QueueKitError):
+    """The job cannot succeed, however often it runs."""
+
+
+class InvalidPayload(NonRetryableError):
+    """The payload does not fit its model."""
+
+
+class UnknownJob(NonRetryableError):
+    """No task of this name is registered."""
+
+
+class UnsupportedOperation(NonRetryableError):
+    """The job asks for something that is not supported."""
+
+
+class ResourceGone(NonRetryableError):
+    """What the job works on is permanently gone."""
+
+
+class TransientError(QueueKitError):
+    """The job may succeed if it runs again."""
+
+
+class JobTimeoutError(TransientError):
+    """The job ran past its deadline."""
+
+
+class JobExit(QueueKitError):
+    """The task called sys.exit()."""
+
+
+class JobStalledError(QueueKitError):
+    """The job stalled more than the allowable limit."""
+
+
+class JobLostError(QueueKitError):
+    """The worker of a job that may run at most once was lost."""

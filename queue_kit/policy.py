@@ -1,0 +1,68 @@
+"""How often and when a job runs again, as values; without them every task would carry its own arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The wait before the next attempt. Made with :func:`fixed` or :func:`exponential`.
+
+    ``delay_ms`` is the wait after the first attempt; ``cap_ms`` bounds every wait; ``jitter`` is the fraction of a wait
+    that chance may take off (0: none, 1: all), as in BullMQ.
+    """
+
+    kind: Literal["fixed", "exponential"]
+    delay_ms: int
+    jitter: float = 0.0
+    cap_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("fixed", "exponential"):
+            raise ValueError("backoff kind: use 'fixed' or 'exponential'")
+        _whole("backoff delay_ms", self.delay_ms)
+        if not 0 <= self.jitter <= 1:
+            raise ValueError("backoff jitter: a fraction from 0 to 1 is needed")
+        if self.cap_ms is not None:
+            _whole("backoff cap_ms", self.cap_ms)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plain form that travels with a job."""
+        return {"kind": self.kind, "delay_ms": self.delay_ms, "jitter": self.jitter, "cap_ms": self.cap_ms}
+
+
+def fixed(delay_ms: int, *, jitter: float = 0.0) -> Backoff:
+    """Wait ``delay_ms`` before every further attempt.
+
+    :raises ValueError: for a negative delay or a jitter outside 0..1, naming the field.
+    """
+    return Backoff("fixed", delay_ms, jitter)
+
+
+def exponential(delay_ms: int, *, jitter: float = 0.0, cap_ms: int | None = None) -> Backoff:
+    """Wait ``delay_ms``, then twice that, then four times, and so on, at most ``cap_ms``.
+
+    :raises ValueError: for a negative delay or cap, or a jitter outside 0..1, naming the field.
+    """
+    return Backoff("exponential", delay_ms, jitter, cap_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How many attempts a job has, the first included, and the waits between them."""
+
+    attempts: int
+    backoff: Backoff
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ValueError("attempts: a whole number of at least 1 is needed (the first attempt counts)")
+        if not isinstance(self.backoff, Backoff):
+            raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms)")
+
+
+def _whole(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name}: a whole number of milliseconds, 0 or more, is needed")

@@ -1,0 +1,113 @@
+"""One frozen object of settings, read and validated at boot; without it a wrong value would show in the middle of a job."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from queue_kit.errors import ConfigurationError
+
+
+def _number(default: int, least: int, most: int, sentence: str) -> Any:
+    return field(default=default, metadata={"least": least, "most": most, "sentence": sentence})
+
+
+def _text(default: str, pattern: str, sentence: str) -> Any:
+    return field(default=default, metadata={"pattern": pattern, "sentence": sentence})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings, with their defaults. The name in upper case is the name of the environment variable."""
+
+    queue_prefix: str = _text("qwk", r"[A-Za-z0-9_.:-]{1,64}", "Prefix of every key in Redis.")
+    job_attempts: int = _number(5, 1, 50, "Attempts of a declared job, the first included.")
+    job_backoff_delay_ms: int = _number(2_000, 0, 3_600_000, "First wait between attempts; it doubles each time.")
+    job_timeout_ms: int = _number(30_000, 100, 3_600_000, "Deadline of one run of a declared job.")
+    worker_lock_duration_ms: int = _number(30_000, 400, 3_600_000, "How long a lease lasts if nobody renews it.")
+    worker_stalled_interval_ms: int = _number(5_000, 50, 600_000, "How often a worker looks for leases that ran out.")
+    worker_max_stalled_count: int = _number(1, 0, 100, "How often a job may lose its worker and run again.")
+    worker_max_suspects: int = _number(1, 1, 1_000, "Stalled jobs that one worker runs at a time.")
+    job_remove_on_complete_count: int = _number(1_000, 0, 10_000_000, "Completed records that a queue keeps.")
+    job_remove_on_fail_count: int = _number(5_000, 0, 10_000_000, "Failed and cancelled records that a queue keeps.")
+    job_remove_after_s: int = _number(2_592_000, 1, 315_360_000, "Records of ended jobs older than this go.")
+    job_known_after_removal_ms: int = _number(300_000, 1, 86_400_000, "How long a trimmed id is still known.")
+    dead_letter_max_entries: int = _number(5_000, 1, 1_000_000, "Dead letters that a queue keeps; the oldest go.")
+    janitor_interval_ms: int = _number(10_000, 100, 3_600_000, "How often a worker trims old records.")
+    redis_timeout_ms: int = _number(1_000, 50, 60_000, "How long one call to Redis may take.")
+    redis_retry_max_ms: int = _number(5_000, 100, 600_000, "Longest wait between attempts to reach Redis again.")
+    production: bool = field(default=False, metadata={"sentence": "Refuse to start on a Redis that may evict jobs."})
+    allow_eviction: bool = field(default=False, metadata={"sentence": "Start all the same, at the risk of lost jobs."})
+
+
+def load(options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read settings: ``options`` over the environment over the defaults.
+
+    :raises ConfigurationError: names every setting at fault at once and what would be right; values are not echoed, since
+        one may hold a password.
+    """
+    given = dict(options or {})
+    environ = os.environ if environ is None else environ
+    problems = [_unknown(name) for name in given if name.lower() not in _known()]
+    values: dict[str, Any] = {}
+    for item in fields(Settings):
+        name = item.name.upper()
+        raw = given.get(name, given.get(item.name, environ.get(name)))
+        if raw is None:
+            continue
+        try:
+            values[item.name] = _read(item.type, raw, item.metadata)
+        except ValueError as problem:
+            problems.append(f"{name}: {problem}")
+    problems.extend(_contradictions(values))
+    if problems:
+        raise ConfigurationError(problems)
+    return Settings(**values)
+
+
+def _known() -> list[str]:
+    return [item.name for item in fields(Settings)]
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), _known(), n=1)
+    hint = f"did you mean {close[0].upper()}?" if close else "it is not a setting of queue_kit"
+    return f"{name}: {hint}"
+
+
+def _read(kind: Any, raw: Any, metadata: Mapping[str, Any]) -> Any:
+    if kind == "bool":
+        return _read_switch(raw)
+    if kind == "int":
+        return _read_number(raw, metadata["least"], metadata["most"])
+    if not isinstance(raw, str) or not re.fullmatch(metadata["pattern"], raw):
+        raise ValueError(f"a text that fits {metadata['pattern']} is needed")
+    return raw
+
+
+def _read_switch(raw: Any) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    words = {"true": True, "1": True, "false": False, "0": False, "": False}
+    if not isinstance(raw, str) or raw.lower() not in words:
+        raise ValueError("true or false is needed")
+    return words[raw.lower()]
+
+
+def _read_number(raw: Any, least: int, most: int) -> int:
+    text = str(raw)
+    if isinstance(raw, bool) or not re.fullmatch(r"-?\d{1,18}", text) or not least <= int(text) <= most:
+        raise ValueError(f"a whole number from {least} to {most} is needed")
+    return int(text)
+
+
+def _contradictions(values: Mapping[str, Any]) -> list[str]:
+    lease = values.get("worker_lock_duration_ms", 30_000)
+    timeout = values.get("redis_timeout_ms", 1_000)
+    if timeout > lease:
+        return ["REDIS_TIMEOUT_MS: at most WORKER_LOCK_DURATION_MS, or one slow call costs the lease"]
+    return []

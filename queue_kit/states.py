@@ -1,0 +1,81 @@
+"""The words of a job's life; without one list of them, scripts, events, pages and metrics would drift apart."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """Where a job is. "Stalled" is an event, not a state (as in BullMQ)."""
+
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """True when the job will not run again by itself."""
+        return self in FINAL
+
+
+FINAL: Final = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
+
+
+class Event(StrEnum):
+    """What the event stream of a queue tells, written by the script that makes the move."""
+
+    ADDED = "added"
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    STALLED = "stalled"
+    RETRIES_EXHAUSTED = "retries-exhausted"
+    DEAD_LETTERED = "dead-lettered"
+    DUPLICATED = "duplicated"
+    REMOVED = "removed"
+    DRAINED = "drained"
+
+
+class Cause(StrEnum):
+    """Why a job ended without completing; the most specific one."""
+
+    EXHAUSTED = "exhausted"
+    NON_RETRYABLE = "non_retryable"
+    INVALID_PAYLOAD = "invalid_payload"
+    UNKNOWN_TASK = "unknown_task"
+    MALFORMED = "malformed"
+    STALLED = "stalled"
+    LOST = "lost"
+    TIMEOUT = "timeout"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    CANCELLED = "cancelled"
+
+
+#: The legal moves: verb → (from, to). ``None`` stands for "no record".
+MOVES: Final[dict[str, tuple[frozenset[State | None], frozenset[State | None]]]] = {
+    "add": (frozenset({None}), frozenset({State.WAITING, State.DELAYED})),
+    "promote": (frozenset({State.DELAYED}), frozenset({State.WAITING})),
+    "claim": (frozenset({State.WAITING}), frozenset({State.ACTIVE})),
+    "renew": (frozenset({State.ACTIVE}), frozenset({State.ACTIVE})),
+    "complete": (frozenset({State.ACTIVE}), frozenset({State.COMPLETED})),
+    "retry": (frozenset({State.ACTIVE}), frozenset({State.DELAYED, State.WAITING, State.CANCELLED})),
+    "release": (frozenset({State.ACTIVE}), frozenset({State.DELAYED, State.WAITING, State.CANCELLED})),
+    "replace": (frozenset({State.ACTIVE}), frozenset({State.WAITING})),
+    "stall": (frozenset({State.ACTIVE}), frozenset({State.WAITING, State.FAILED, State.CANCELLED})),
+    "fail": (frozenset({State.ACTIVE}), frozenset({State.FAILED, State.CANCELLED})),
+    "cancel": (
+        frozenset({State.WAITING, State.DELAYED, State.ACTIVE}),
+        frozenset({State.CANCELLED, State.ACTIVE}),
+    ),
+    "expire": (frozenset({State.WAITING, State.DELAYED}), frozenset({State.CANCELLED})),
+    "remove": (frozenset(State) - {State.ACTIVE}, frozenset({None})),
+    "trim": (frozenset(FINAL), frozenset({None})),
+}

@@ -1,0 +1,38 @@
+"""Names of keys that Python reads; the scripts derive the same names in their prelude. Nothing else may spell a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key names under one prefix."""
+
+    prefix: str
+
+    def job(self, job_id: str) -> str:
+        """Hash: the record of one job."""
+        return f"{self.prefix}:job:{job_id}"
+
+    def runs(self, job_id: str) -> str:
+        """List of JSON: runs of a job that ended otherwise than by completing, oldest first."""
+        return f"{self.prefix}:job:{job_id}:runs"
+
+    def queue(self, queue: str, part: str) -> str:
+        """One part of a queue: wait, reserved, active, delayed, completed, failed, cancelled, dead, events, meta, counts, wake."""
+        return f"{self.prefix}:q:{queue}:{part}"
+
+    def dead_letter(self, record_id: str) -> str:
+        """Hash: one dead letter."""
+        return f"{self.prefix}:dead:{record_id}"
+
+    @property
+    def queues(self) -> str:
+        """Set: every queue that has ever held a job."""
+        return f"{self.prefix}:queues"
+
+    @property
+    def notes(self) -> str:
+        """Sorted set, by time: ids of jobs that ended outside their run and whose callers have not been told."""
+        return f"{self.prefix}:notes"

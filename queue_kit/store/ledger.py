@@ -1,0 +1,52 @@
+"""Runs moves on Redis; without it every caller would need its own answer to a server that forgot the scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from redis import Redis
+from redis.exceptions import NoScriptError
+
+from queue_kit.store.script import Call
+
+Answer = TypeVar("Answer")
+
+
+class Ledger:
+    """Sends calls of scripts on one client."""
+
+    def __init__(self, client: Redis) -> None:
+        self.client = client
+
+    def run(self, call: Call[Answer]) -> Answer:
+        """Make one move and return its answer.
+
+        :raises redis.exceptions.RedisError: whatever Redis or the connection says.
+        """
+        try:
+            reply = self.client.execute_command(*call.command)
+        except NoScriptError:
+            reply = self.client.execute_command(*call.full_command)
+        return call.read(reply)
+
+    def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Make several moves in one round trip; the answer of a move that failed is its error.
+
+        :raises redis.exceptions.ConnectionError: when the connection broke; which of the moves were made is then unknown.
+        """
+        replies = self._pipeline([call.command for call in calls])
+        again = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if again:
+            for index, reply in zip(again, self._pipeline([calls[i].full_command for i in again]), strict=True):
+                replies[index] = reply
+        return [
+            reply if isinstance(reply, Exception) else call.read(reply) for call, reply in zip(calls, replies, strict=True)
+        ]
+
+    def _pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        pipe = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        replies: list[Any] = pipe.execute(raise_on_error=False)
+        return replies

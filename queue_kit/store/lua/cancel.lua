@@ -1,0 +1,26 @@
+-- cancel: waiting or delayed -> cancelled; active -> flagged, unless its holder asks: then cancelled at once.
+-- Arguments: prefix, id, token (the holder's, or '' for anybody else), cause (`cancelled`, `revoked`, `expired`).
+-- Keys: job record (hash), queue's wait, delayed, reserved, active, cancelled (zsets), notes, events.
+-- Returns `cancelled`; `flagged` (it runs: its token will fire); the final state it is in already; `moved`, `lost`, `gone`.
+
+local _, id, token, cause = unpack(ARGV)
+open_when_full()
+local now, job = now_ms(), nil
+if token ~= '' then
+  local why
+  job, why = held(id, token)
+  if not job then return why end
+  let_go(job)
+  return cancelled(job, now, cause)
+end
+job = record(id, 'state', 'queue', 'name', 'token')
+if not job.state then return 'gone' end
+if job.state == 'active' then
+  write(id, 'cancel', cause)
+  return 'flagged'
+end
+if job.state ~= 'waiting' and job.state ~= 'delayed' then return job.state end
+for _, part in ipairs({ 'wait', 'reserved', 'delayed' }) do redis.call('ZREM', queue_key(job.queue, part), id) end
+write(id, 'token', '')
+leave_note(id, now)
+return cancelled(job, now, cause)

@@ -1,0 +1,20 @@
+-- fail: active -> failed, with its dead letter.
+-- Arguments: prefix, id, token, dead_max (dead letters that the queue keeps), cause, reason, error_class, stack,
+--   exhausted ('1' when attempts ran out on a retryable cause), tell ('1': nobody has told its callers yet).
+-- Keys: job record (hash), queue's active and failed (zsets), dead letters, notes, events.
+-- Returns { outcome, trouble }: `ok`, `cancelled` (a cancel was asked for), `moved`, `lost`, `gone`; trouble: what kept the
+--   dead letter from being written, or ''. A job that replaced itself is held by the token `replaced`.
+
+local _, id, token, dead_max, cause, reason, error_class, stack, exhausted, tell = unpack(ARGV)
+open_when_full()
+local now = now_ms()
+local job, why = held(id, token)
+if not job then return { why, '' } end
+let_go(job)
+if tell == '1' then leave_note(id, now) end
+if job.cancel then
+  attempt(job, now, cause, reason)
+  return { cancelled(job, now, job.cancel), '' }
+end
+return { 'ok', failed(job, now, tonumber(dead_max),
+  { cause = cause, reason = reason, error_class = error_class, stack = stack, exhausted = exhausted }) }

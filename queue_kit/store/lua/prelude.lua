@@ -1,0 +1,190 @@
+-- What all scripts share: names of keys, the clock, the fence, and the steps that several moves have in common.
+-- The loader puts this file before each script. Every script gets the key prefix as its first argument and derives
+-- key names from it, since a job's queue is known from its record alone; a cluster, which would forbid that, is refused.
+
+local PREFIX = ARGV[1]
+local TIER = 2 ^ 49 -- one priority level in a score of `wait`; ten levels fit a double without loss
+local MIDDLE = 2 ^ 48 -- where a level begins: the tail counts up from here, the head down
+local RUNS_KEPT = 50 -- attempt-history entries that a job keeps
+local PROMOTED_AT_ONCE = 1000 -- due jobs moved by one script, so that no script runs for long
+
+local function job_key(id) return PREFIX .. ':job:' .. id end
+
+local function queue_key(queue, part) return PREFIX .. ':q:' .. queue .. ':' .. part end
+
+-- When memory is full Redis lets a script write only after a write that it allows then; ZREM is one.
+local function open_when_full() redis.call('ZREM', PREFIX .. ':notes', '') end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function record(id, ...)
+  local values = redis.call('HMGET', job_key(id), ...)
+  local named = { id = id }
+  for index, field in ipairs({ ... }) do named[field] = values[index] or nil end
+  return named
+end
+
+local function write(id, ...) redis.call('HSET', job_key(id), ...) end
+
+-- A queue's own switches and limits, read once a script.
+local known_rules = {}
+local function rules_of(queue)
+  if not known_rules[queue] then
+    local fields = { 'events_max', 'paused', 'concurrency', 'held_until', 'rate_max', 'rate_ms' }
+    local values, named = redis.call('HMGET', queue_key(queue, 'meta'), unpack(fields)), {}
+    for index, field in ipairs(fields) do named[field] = tonumber(values[index] or nil) end
+    known_rules[queue] = named
+  end
+  return known_rules[queue]
+end
+
+-- Event stream: `event`, `id`, then pairs. `events_max` 0 in the queue's meta switches it off.
+local function event(queue, kind, id, ...)
+  local most = rules_of(queue).events_max or 10000
+  if most > 0 then
+    redis.call('XADD', queue_key(queue, 'events'), 'MAXLEN', '~', most, '*', 'event', kind, 'id', id, ...)
+  end
+end
+
+local function count(queue, name, what) redis.call('HINCRBY', queue_key(queue, 'counts'), what .. ' ' .. name, 1) end
+
+-- One idle worker is woken at a time: the claim that leaves jobs behind sets the mark again.
+local function wake(queue)
+  local key = queue_key(queue, 'wake')
+  if redis.call('LLEN', key) == 0 then redis.call('LPUSH', key, '1') end
+end
+
+local function to_wait(id, queue, priority, side)
+  local turn = redis.call('HINCRBY', queue_key(queue, 'meta'), side, 1)
+  if side == 'head' then turn = -turn end
+  redis.call('ZADD', queue_key(queue, 'wait'), tonumber(priority or 0) * TIER + MIDDLE + turn, id)
+  wake(queue)
+end
+
+-- Ties of one millisecond keep their order through a fraction that a double holds exactly.
+local function to_delayed(id, queue, due)
+  local turn = redis.call('HINCRBY', queue_key(queue, 'meta'), 'turn', 1)
+  local key = queue_key(queue, 'delayed')
+  redis.call('ZADD', key, due + (turn % 2048) / 2048, id)
+  if redis.call('ZRANK', key, id) == 0 then wake(queue) end
+end
+
+-- Into delayed if `due` lies ahead, else into waiting at `side`; with the event. Answers the state.
+local function place(job, now, due, side, ...)
+  if due > now then
+    write(job.id, 'state', 'delayed', 'queue', job.queue, 'due_at', due, ...)
+    to_delayed(job.id, job.queue, due)
+    event(job.queue, 'delayed', job.id, 'due_at', due)
+    return 'delayed'
+  end
+  write(job.id, 'state', 'waiting', 'queue', job.queue, ...)
+  to_wait(job.id, job.queue, job.priority, side)
+  event(job.queue, 'waiting', job.id, 'prev', job.state or '')
+  return 'waiting'
+end
+
+-- When a job is due: from now, or at an instant of the caller's clock; 0: at once.
+local function due_at(now, delay, instant)
+  if delay ~= '' then return now + tonumber(delay) end
+  return instant ~= '' and tonumber(instant) or 0
+end
+
+local function promote_due(queue, now)
+  local key = queue_key(queue, 'delayed')
+  for _, id in ipairs(redis.call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', 0, PROMOTED_AT_ONCE)) do
+    redis.call('ZREM', key, id)
+    local job = record(id, 'priority', 'state')
+    if job.state == 'delayed' then
+      write(id, 'state', 'waiting')
+      to_wait(id, queue, job.priority, 'tail')
+      event(queue, 'waiting', id, 'prev', 'delayed')
+    end
+  end
+end
+
+-- How many jobs may begin now in this queue, and for how long none may (nil: no known end).
+local function gate(queue, now)
+  local rules, room = rules_of(queue), math.huge
+  if rules.paused then return 0 end
+  if rules.held_until and rules.held_until > now then return 0, rules.held_until - now end
+  if rules.concurrency then room = rules.concurrency - redis.call('ZCARD', queue_key(queue, 'active')) end
+  if rules.rate_max then
+    local left = rules.rate_max - tonumber(redis.call('GET', queue_key(queue, 'rate')) or 0)
+    if left < 1 then return 0, redis.call('PTTL', queue_key(queue, 'rate')) end
+    room = math.min(room, left)
+  end
+  return math.max(0, room)
+end
+
+-- A run begins. `once`: the task asked to run at most once, so its loss must not run it again.
+local function begin_run(job, token, worker, now, once)
+  local started = tonumber(job.attempts_started or 0) + 1
+  write(job.id, 'state', 'active', 'token', token, 'worker', worker, 'started_at', now, 'attempts_started', started,
+    'once', once and '1' or '')
+  local rules = rules_of(job.queue)
+  if rules.rate_max and redis.call('INCR', queue_key(job.queue, 'rate')) == 1 then
+    redis.call('PEXPIRE', queue_key(job.queue, 'rate'), rules.rate_ms)
+  end
+  event(job.queue, 'active', job.id, 'worker', worker, 'attempts_started', started)
+  count(job.queue, job.name, 'started')
+  return started
+end
+
+-- The fence. Answers the record when `token` holds the job, else the word for why not: `moved` (this token's own last
+-- move took the job on), `lost` (another holds it, or nobody), `gone` (no record).
+local function held(id, token)
+  local job = record(id, 'state', 'queue', 'name', 'token', 'moved', 'priority', 'cancel', 'worker', 'started_at',
+    'attempts_started', 'once')
+  if not job.state then return nil, 'gone' end
+  if job.token == token then return job end
+  return nil, job.moved == token and 'moved' or 'lost'
+end
+
+-- End a held job's lease. Its token is remembered, so that a settle sent twice is told from a lease that was lost.
+local function let_go(job)
+  redis.call('ZREM', queue_key(job.queue, job.state == 'active' and 'active' or 'reserved'), job.id)
+  write(job.id, 'token', '', 'moved', job.token)
+end
+
+-- One line of attempt history: a run that ended otherwise than by completing.
+local function remember_run(job, now, cause, reason)
+  local key = job_key(job.id) .. ':runs'
+  redis.call('RPUSH', key, cjson.encode({
+    started_at = tonumber(job.started_at or now), ended_at = now, worker = job.worker or '', cause = cause,
+    reason = string.sub(reason or '', 1, 500) }))
+  redis.call('LTRIM', key, -RUNS_KEPT, -1)
+end
+
+local function attempt(job, now, cause, reason)
+  remember_run(job, now, cause, reason)
+  return redis.call('HINCRBY', job_key(job.id), 'attempts_made', 1)
+end
+
+-- After a slot came free: a worker that a limit kept away is woken, or the queue is said to be drained.
+local function slot_freed(queue, now)
+  if redis.call('ZCARD', queue_key(queue, 'wait')) > 0 then
+    if rules_of(queue).concurrency then wake(queue) end
+  elseif redis.call('ZCARD', queue_key(queue, 'active')) == 0 and redis.call('ZCARD', queue_key(queue, 'reserved')) == 0
+    and redis.call('ZCOUNT', queue_key(queue, 'delayed'), '-inf', now) == 0 then
+    event(queue, 'drained', '')
+  end
+end
+
+local function finish(job, state, now, ...)
+  write(job.id, 'state', state, 'finished_at', now, ...)
+  redis.call('ZADD', queue_key(job.queue, state), now, job.id)
+  count(job.queue, job.name, state)
+end
+
+-- Whoever waits for a job that ended outside its own run is told by a worker's thread, which takes the note away.
+local function leave_note(id, now) redis.call('ZADD', PREFIX .. ':notes', now, id) end
+
+local function cancelled(job, now, cause)
+  finish(job, 'cancelled', now, 'cause', cause)
+  event(job.queue, 'cancelled', job.id, 'cause', cause)
+  slot_freed(job.queue, now)
+  return 'cancelled'
+end

@@ -1,0 +1,21 @@
+-- release: active -> delayed (snooze), or waiting (given back, rate limited, shutdown); no attempt is counted.
+-- A reserved job only loses its lease: back to the head, no event, no counter.
+-- Arguments: prefix, id, token, side (`head` or `tail`), delay_ms ('' for none), hold_ms (hold the whole queue off, or '').
+-- Keys: job record (hash), queue's active or reserved, wait or delayed (zsets), meta, wake, events.
+-- Returns `delayed` or `waiting`; `cancelled` if a cancel was asked for meanwhile; or `moved`, `lost`, `gone`.
+
+local _, id, token, side, delay, hold = unpack(ARGV)
+open_when_full()
+local now = now_ms()
+local job, why = held(id, token)
+if not job then return why end
+let_go(job)
+if hold ~= '' then redis.call('HSET', queue_key(job.queue, 'meta'), 'held_until', now + tonumber(hold)) end
+if job.state ~= 'active' then
+  to_wait(id, job.queue, job.priority, 'head')
+  return 'waiting'
+end
+if job.cancel then return cancelled(job, now, job.cancel) end
+local state = place(job, now, due_at(now, delay, ''), side)
+slot_freed(job.queue, now)
+return state

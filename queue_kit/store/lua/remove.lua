@@ -1,0 +1,17 @@
+-- remove: any but active -> gone, with its history.
+-- Arguments: prefix, id.
+-- Keys: job record (hash), its runs (list), all zsets of its queue, events.
+-- Returns `ok`, `gone`, or `active` (it runs or is reserved: cancel it first).
+
+local _, id = unpack(ARGV)
+open_when_full()
+local job = record(id, 'state', 'queue', 'token')
+if not job.state then return 'gone' end
+if job.state == 'active' or redis.call('ZSCORE', queue_key(job.queue, 'reserved'), id) then return 'active' end
+for _, part in ipairs({ 'wait', 'delayed', 'completed', 'failed', 'cancelled' }) do
+  redis.call('ZREM', queue_key(job.queue, part), id)
+end
+redis.call('ZREM', PREFIX .. ':notes', id)
+redis.call('DEL', job_key(id), job_key(id) .. ':runs')
+event(job.queue, 'removed', id, 'prev', job.state)
+return 'ok'

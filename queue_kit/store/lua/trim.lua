@@ -1,0 +1,20 @@
+-- trim: the oldest records of a final state -> gone. The id stays known for a while, so that a late duplicate is seen.
+-- Arguments: prefix, queue, state (`completed`, `failed`, `cancelled`), keep (records to keep), oldest_at (ms; records that
+--   ended before go, whatever their number), known_ms (how long the id stays known), batch (most in one call).
+-- Keys: queue's final zset, job records (hashes), their runs (lists).
+-- Returns how many records went.
+
+local _, queue, state, keep, oldest_at, known_ms, batch = unpack(ARGV)
+open_when_full()
+local key = queue_key(queue, state)
+local excess = redis.call('ZCARD', key) - tonumber(keep)
+local aged = redis.call('ZCOUNT', key, '-inf', '(' .. oldest_at)
+local going = math.min(math.max(excess, aged), tonumber(batch))
+if going < 1 then return 0 end
+for _, id in ipairs(redis.call('ZRANGE', key, 0, going - 1)) do
+  redis.call('ZREM', key, id)
+  redis.call('DEL', job_key(id), job_key(id) .. ':runs')
+  write(id, 'state', state, 'queue', queue, 'trimmed', '1')
+  redis.call('PEXPIRE', job_key(id), known_ms)
+end
+return going

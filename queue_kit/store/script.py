@@ -1,0 +1,57 @@
+"""Loads the Lua scripts and describes one call of one; without it each user would assemble EVALSHA by hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Generic, TypeVar
+
+Answer = TypeVar("Answer")
+
+#: Scripts that may end a job for good, and so need the dead-letter part.
+_ENDING: Final = frozenset({"stall", "reap", "fail"})
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One move: its source, with what it shares put before it, and the digest that Redis knows it by."""
+
+    name: str
+    source: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Read the script of this name from the package."""
+    folder = files("queue_kit.store") / "lua"
+    parts = ["prelude", "ending", name] if name in _ENDING else ["prelude", name]
+    source = "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer]):
+    """One call of a script, ready to be sent by any connection, and how to read its reply."""
+
+    script: Script
+    arguments: tuple[Any, ...]
+    read: Callable[[Any], Answer]
+
+    @property
+    def command(self) -> tuple[Any, ...]:
+        """The Redis command. It names no keys: scripts derive them (one Redis, never a cluster)."""
+        return ("EVALSHA", self.script.sha, 0, *self.arguments)
+
+    @property
+    def full_command(self) -> tuple[Any, ...]:
+        """The same with the source, for a server that does not know the script yet; it does afterwards."""
+        return ("EVAL", self.script.source, 0, *self.arguments)
+
+
+def text(reply: Any) -> str:
+    """Decode one reply of a script."""
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
