@@ -57,10 +57,14 @@ def test_a_frozen_server_answers_nothing_until_it_is_thawed(own_redis: OwnRedis)
 
 
 def test_a_full_server_says_so(own_redis: OwnRedis) -> None:
-    server = own_redis(maxmemory="2mb", policy="noeviction")
-    with pytest.raises(redis.OutOfMemoryError):
+    writer = own_redis(maxmemory="2mb", policy="noeviction").client()
+
+    def fill() -> None:
         for number in range(100):
-            server.client().set(f"k{number}", "x" * 100_000, ex=60)
+            writer.set(f"k{number}", "x" * 100_000, ex=60)
+
+    with pytest.raises(redis.OutOfMemoryError):
+        fill()
 
 
 def test_a_worker_runs_a_task_and_stops_in_order(

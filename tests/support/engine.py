@@ -1,7 +1,7 @@
 """The project's engine finder, loaded past the package it lies in.
 
-Without it each test process would make the Django project's Celery app as a side effect of looking for Redis, and tests of
-the library would run under that app.
+Without it each test process would make the Django project's Celery app as a side effect of looking for Redis, and
+tests of the library would run under that app.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ FILE = Path(__file__).resolve().parents[2] / "deploy" / "engine.py"
 
 def _load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("engine_of_deploy", FILE)
-    assert spec and spec.loader, f"{FILE} is not there"
+    assert spec is not None, f"{FILE} is not there"
+    assert spec.loader is not None, f"{FILE} cannot be loaded"
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

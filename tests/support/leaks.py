@@ -13,21 +13,9 @@ import redis
 
 from .events import PREFIX
 
-# One of each a queue, kept in bounds by the moves and the janitor.
-OF_A_QUEUE = (
-    "wait",
-    "reserved",
-    "active",
-    "delayed",
-    "completed",
-    "failed",
-    "cancelled",
-    "events",
-    "meta",
-    "wake",
-    "dead",
-)
-INDEXES = OF_A_QUEUE[:7]
+# One of each a queue, kept in bounds by the moves and the janitor; a job's record lives while one of INDEXES names it.
+INDEXES = ("wait", "reserved", "active", "delayed", "completed", "failed", "cancelled")
+OF_A_QUEUE = (*INDEXES, "events", "meta", "counts", "wake", "dead")
 
 # One of each a prefix.
 OF_THE_PREFIX = ("queues", "notes", "reap")
@@ -82,11 +70,11 @@ class _Book:
     def _job_is_kept(self, rest: str) -> bool:
         jobs = {job for members in self._indexed.values() for job in members}
         job_id = next((job for job in jobs if rest == job or rest.startswith(f"{job}:")), None)
-        return job_id is not None or self._is_replaced(rest.split(":")[0])
+        return job_id is not None or self._is_replaced(rest.partition(":")[0])
 
     def _is_replaced(self, job_id: str) -> bool:
         # A run that gave its place to a canvas: in no list until the canvas adds its id again.
-        return bool(self._client.hget(f"{self._prefix}:job:{job_id}", "replaced"))
+        return self._client.hget(f"{self._prefix}:job:{job_id}", "token") == "replaced"
 
     def orphans(self) -> list[str]:
         """Return a line for each entry of an index whose job has no record."""

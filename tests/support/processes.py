@@ -6,6 +6,7 @@ measure them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -60,19 +61,15 @@ def is_alive(pid: int) -> bool:
 
 def send(pid: int, signal_: signal.Signals) -> None:
     """Send a signal to one process; one that is gone already is no error."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal_)
-    except ProcessLookupError:
-        pass
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
     """SIGKILL a process of ours, its whole process group, and every descendant that left the group."""
     descendants = child_pids(process.pid)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     for pid in descendants:
         send(pid, signal.SIGKILL)
     process.wait(10)

@@ -91,7 +91,8 @@ class RedisServer:
     @property
     def pid(self) -> int:
         """Process id of the running server."""
-        assert self.process is not None and self.running, "the server does not run"
+        assert self.process is not None, "the server was never started"
+        assert self.running, "the server has ended"
         return self.process.pid
 
     @property

@@ -1,0 +1,67 @@
+# The verbs of this project. `make` alone lists them; each makes the environment it needs, once.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP_INSTALL := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+# One file for each set of packages: newer than what it was made from, or made again.
+MADE := $(VENV)/.made
+DEMO := $(VENV)/.demo
+DEV := $(VENV)/.dev
+DECLARED := pyproject.toml constraints.txt
+
+# Test processes at a time. Tests that kill and freeze processes all go to one of them, whatever the number.
+JOBS ?= 2
+# Further words for pytest, as in `make test ARGS="-k delayed -x"`.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test crash bench bench-quick lint
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(DEMO) ## show the four cases: real workers, a real Redis, a real kill
+	@$(RUN) -m deploy.demo
+
+serve: $(DEMO) ## leave the demo running and say where to look
+	@$(RUN) -m deploy.demo --serve
+
+test: $(DEV) ## run every test, on private Redis servers
+	@$(RUN) -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+
+crash: $(DEV) ## run the tests that kill, freeze and cut off, one after the other
+	@$(RUN) -m pytest -m crash $(ARGS)
+
+bench: $(DEV) ## measure against stock Celery on the same Redis
+	@$(RUN) -m benchmarks
+
+bench-quick: $(DEV) ## the same in under two minutes
+	@$(RUN) -m benchmarks --quick
+
+lint: $(DEV) ## style, types, import contracts, sizes
+	@$(RUN) -m ruff check .
+	@$(RUN) -m mypy
+	@$(VENV)/bin/lint-imports --no-cache
+	@$(RUN) -m tests.support.sizes
+
+# A venv that was interrupted half-way has no stamp, and is made anew.
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Needs Python 3.11 or later; '$(PYTHON)' is none. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv or ensurepip module. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Making the environment in $(VENV) (once; about a minute)."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(DEMO): $(MADE) $(DECLARED)
+	@echo "Installing what the demo needs."
+	@$(PIP_INSTALL) ".[demo]"
+	@touch $@
+
+$(DEV): $(MADE) $(DECLARED)
+	@echo "Installing what tests, lint and benchmarks need."
+	@$(PIP_INSTALL) ".[demo,dev]"
+	@touch $@ $(DEMO)
