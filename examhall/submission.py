@@ -1,0 +1,67 @@
+"""Handing in an attempt: graded while the candidate waits, or handed to the queue.
+
+The order matters: answers are committed first and the job is sent after. The other way round, a worker could look for answers
+that are not there yet.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from examhall.models import Attempt
+from examhall.scoring import fetch_score
+from queue_kit import enqueue, exponential
+
+Answers = dict[str, str]
+
+
+class AlreadyHandedIn(Exception):
+    """This attempt has been handed in, and its score is there or on its way."""
+
+
+def grade_now(attempt: Attempt, answers: Answers | None = None) -> int:
+    """Hand in and grade within the request, and return the score; if grading fails, the attempt may be handed in again."""
+    hand_in(attempt, answers)
+    attempt.store_score(fetch_score(attempt))
+    return attempt.score
+
+
+def grade_later(attempt: Attempt, answers: Answers | None = None) -> None:
+    """Hand in and leave the grading to a job; handing in once more while that job is on its way changes nothing.
+
+    Raises QueueUnavailable when the queue did not take the job. The answers are kept then, and the next try sends it: should the
+    first have reached the queue after all, the two jobs find one row and store one score.
+    """
+    if attempt.status == Attempt.Status.GRADING and attempt.grading_job:
+        return
+    with transaction.atomic():
+        hand_in(attempt, answers)
+        transaction.on_commit(lambda: send_to_grading(attempt))
+
+
+def hand_in(attempt: Attempt, answers: Answers | None) -> None:
+    """Fix the answers, unless a job or a score is there already."""
+    changes: dict[str, Any] = {"status": Attempt.Status.GRADING, "submitted_at": timezone.now()}
+    if answers is not None:
+        changes["answers"] = answers
+    if not Attempt.objects.filter(pk=attempt.pk, score=None, grading_job="").update(**changes):
+        raise AlreadyHandedIn(f"attempt {attempt.public_id} has been handed in already")
+    attempt.refresh_from_db()
+
+
+def send_to_grading(attempt: Attempt) -> None:
+    """Put the grading job on its queue and note its id."""
+    handle = enqueue("grade-attempt", {"attempt_id": attempt.public_id}, **retry_policy())
+    Attempt.objects.filter(pk=attempt.pk).update(grading_job=handle.id)
+
+
+def retry_policy() -> dict[str, Any]:
+    """Return what this deployment sets in place of the job's own policy."""
+    policy: dict[str, Any] = {}
+    if settings.EXAMHALL_GRADING_ATTEMPTS:
+        policy["attempts"] = settings.EXAMHALL_GRADING_ATTEMPTS
+    if settings.EXAMHALL_GRADING_BACKOFF_MS:
+        policy["backoff"] = exponential(settings.EXAMHALL_GRADING_BACKOFF_MS)
+    return policy
