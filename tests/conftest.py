@@ -8,39 +8,28 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import redis
 
-from .support.engine import EngineMissing, find_engine
-from .support.leaks import leaked_keys
-from .support.proxy import TcpProxy
-from .support.redis_server import RedisServer
-from .support.services import service_missing
-from .support.worker_process import WorkerProcess
+from tests.support.engine import EngineMissing, find_engine
+from tests.support.fixtures import OwnProxy, OwnRedis, StartWorker
+from tests.support.leaks import leaked_keys
+from tests.support.proxy import TcpProxy
+from tests.support.redis_server import RedisServer
+from tests.support.services import service_missing
+from tests.support.worker_process import WorkerProcess
 
 LOGS = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
 
 
-class OwnRedis(Protocol):
-    """Start a Redis server that only this test uses; the options are RedisServer's."""
-
-    def __call__(self, **options: Any) -> RedisServer: ...
-
-
-class OwnProxy(Protocol):
-    """Start a proxy before a server (the shared one if none is named)."""
-
-    def __call__(self, server: RedisServer | None = None) -> TcpProxy: ...
-
-
-class StartWorker(Protocol):
-    """Start a worker; what is not named: the sample app, the shared Redis, this test's queue. See WorkerProcess."""
-
-    def __call__(
-        self, app: str = ..., *, broker_url: str = ..., wait: bool = True, within_s: float = ..., **options: Any
-    ) -> WorkerProcess: ...
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that kill and freeze in one process of a parallel run: two at a time would starve each other's
+    short leases of the processor, and see stalls that nobody caused."""
+    for item in items:
+        if item.get_closest_marker("crash"):
+            item.add_marker(pytest.mark.xdist_group("crash"))
 
 
 @pytest.hookimpl(wrapper=True)

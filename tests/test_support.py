@@ -8,11 +8,11 @@ import pytest
 import redis
 from celery import Celery
 
-from .conftest import OwnProxy, OwnRedis, StartWorker
-from .support.leaks import leaked_keys
-from .support.processes import is_alive
-from .support.redis_server import RedisServer
-from .support.waiting import Stopwatch, stays_true, wait_until
+from tests.support.fixtures import OwnProxy, OwnRedis, StartWorker
+from tests.support.leaks import leaked_keys
+from tests.support.processes import is_alive
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import Stopwatch, stays_true, wait_until
 
 
 def app_for(url: str) -> Celery:

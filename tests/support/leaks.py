@@ -11,7 +11,7 @@ from typing import cast
 
 import redis
 
-from .events import PREFIX
+from tests.support.events import PREFIX
 
 # One of each a queue, kept in bounds by the moves and the janitor; a job's record lives while one of INDEXES names it.
 INDEXES = ("wait", "reserved", "active", "delayed", "completed", "failed", "cancelled")

@@ -17,6 +17,14 @@ from pathlib import Path
 
 import psutil
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment_with_project(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with the project importable from any folder, and `extra` on top."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, **extra}
+
 
 def spawn(
     command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str] | None = None

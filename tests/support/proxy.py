@@ -12,7 +12,7 @@ import struct
 import threading
 from types import TracebackType
 
-from .ports import LOOPBACK
+from tests.support.ports import LOOPBACK
 
 CHUNK_BYTES = 65536
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import redis
 
-from .engine import find_engine
-from .ports import LOOPBACK, free_port
-from .processes import kill_session, send, spawn
-from .waiting import wait_for_exit, wait_until
+from tests.support.engine import find_engine
+from tests.support.ports import LOOPBACK, free_port
+from tests.support.processes import kill_session, send, spawn
+from tests.support.waiting import wait_for_exit, wait_until
 
 # A server that answers nothing (frozen on purpose) must fail the test's own client, not hang the run.
 CLIENT_TIMEOUT_S = 5.0

@@ -57,7 +57,10 @@ class Report:
     def text(self, most: int = 5) -> str:
         """Return the report for people: the rule, then the longest of each kind."""
         parts = [
-            _part(f"function bodies (rule {BODY_LINES}; mean {self.mean_body:.1f}, rule {MEAN_BODY_LINES})", self.bodies[:most]),
+            _part(
+                f"function bodies (rule {BODY_LINES}; mean {self.mean_body:.1f}, rule {MEAN_BODY_LINES})",
+                self.bodies[:most],
+            ),
             _part(f"files (rule {FILE_LINES})", self.files[:most]),
             _part(f"scripts (rule {SCRIPT_LINES})", self.scripts[:most]),
         ]

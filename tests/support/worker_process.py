@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .processes import child_pids, is_alive, kill_session, send, spawn
-from .waiting import wait_for_exit, wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.processes import ROOT, child_pids, environment_with_project, is_alive, kill_session, send, spawn
+from tests.support.waiting import wait_for_exit, wait_until
 
 # Importing Celery, Django and an app takes about a second on a free core; two cores may be shared by six processes.
 READY_WITHIN_S = 40.0
@@ -69,9 +67,8 @@ class WorkerProcess:
 
     def environment(self) -> dict[str, str]:
         """Return the environment: this process's own, the URLs, then what the test asked for."""
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         urls = {"CELERY_BROKER_URL": self.broker_url, "CELERY_RESULT_BACKEND": self.backend_url}
-        return {**os.environ, "PYTHONPATH": path, **{k: v for k, v in urls.items() if v}, **self.env}
+        return environment_with_project({name: url for name, url in urls.items() if url} | dict(self.env))
 
     @property
     def hostname(self) -> str:
