@@ -21,9 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment_with_project(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with the project importable from any folder, and `extra` on top."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, **extra}
+    """Return this process's environment with the project importable from any folder, and `extra` on top.
+
+    Django's settings are left out unless `extra` names them: Celery sets Django up wherever it sees them, and whether this
+    process has them depends on which tests were collected with it.
+    """
+    ours = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    path = os.pathsep.join(filter(None, [str(ROOT), ours.get("PYTHONPATH", "")]))
+    return {**ours, "PYTHONPATH": path, **extra}
 
 
 def spawn(
