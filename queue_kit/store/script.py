@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
-#: Scripts that may end a job for good, and so need the dead-letter part.
-_ENDING: Final = frozenset({"stall", "reap", "fail"})
+#: Parts that a script has put before it, after the prelude.
+_PARTS: Final = {"claim": ("gate", "taking"), "stall": ("ending",), "reap": ("ending",), "fail": ("ending",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Script:
 def script(name: str) -> Script:
     """Read the script of this name from the package."""
     folder = files("queue_kit.store") / "lua"
-    parts = ["prelude", "ending", name] if name in _ENDING else ["prelude", name]
+    parts = ("prelude", *_PARTS.get(name, ()), name)
     source = "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 

@@ -7,7 +7,7 @@ local _, id, token, once = unpack(ARGV)
 open_when_full()
 local now = now_ms()
 local job, why = held(id, token)
-if not job then return { why, 0 } end
+if not job then return { record(id, 'state').state == 'cancelled' and 'cancelled' or why, 0 } end
 if job.state == 'active' then return { 'ok', tonumber(job.attempts_started) } end
 local lease_end = redis.call('ZSCORE', queue_key(job.queue, 'reserved'), id)
 if not lease_end then return { 'lost', 0 } end

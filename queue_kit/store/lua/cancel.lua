@@ -11,9 +11,10 @@ if token ~= '' then
   job, why = held(id, token)
   if not job then return why end
   let_go(job)
+  if job.state == 'active' then remember_run(job, now, cause) end
   return cancelled(job, now, cause)
 end
-job = record(id, 'state', 'queue', 'name', 'token')
+job = record(id, 'state', 'queue', 'name', 'token', 'moved')
 if not job.state then return 'gone' end
 if job.state == 'active' then
   write(id, 'cancel', cause)
@@ -21,6 +22,6 @@ if job.state == 'active' then
 end
 if job.state ~= 'waiting' and job.state ~= 'delayed' then return job.state end
 for _, part in ipairs({ 'wait', 'reserved', 'delayed' }) do redis.call('ZREM', queue_key(job.queue, part), id) end
-write(id, 'token', '')
+if (job.token or '') ~= '' then write(id, 'token', '', 'moved', remembered(job)) end
 leave_note(id, now)
 return cancelled(job, now, cause)

@@ -14,7 +14,10 @@ local function dead_letter(job, now, most, failure)
     'added_at', facts.added_at or '', 'failed_at', now)
   if type(wrote) == 'table' and wrote.err then return wrote.err end
   wrote = redis.pcall('ZADD', index, now, id)
-  if type(wrote) == 'table' and wrote.err then return wrote.err end
+  if type(wrote) == 'table' and wrote.err then
+    redis.call('DEL', key) -- a record that no list names would stay for ever
+    return wrote.err
+  end
   event(job.queue, 'dead-lettered', job.id, 'record', id, 'cause', failure.cause)
   count(job.queue, job.name, 'dead_lettered')
   while redis.call('ZCARD', index) > most do
@@ -44,10 +47,9 @@ local function past_the_limit(job)
     reason = 'job stalled more than allowable limit' }
 end
 
--- The worker of a held job is lost. Answers what became of the job: its new state, or `released` if it had not begun;
--- then the trouble that writing a dead letter had, or ''.
+-- The worker of a job is lost, its lease over. Answers what became of the job: its new state, or `released` if it had not
+-- begun; then the trouble that writing a dead letter had, or ''.
 local function stall(job, now, max_stalled, dead_max)
-  let_go(job)
   if job.state ~= 'active' then
     to_wait(job.id, job.queue, job.priority, 'head')
     return 'released', ''

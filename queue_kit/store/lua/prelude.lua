@@ -6,7 +6,7 @@ local PREFIX = ARGV[1]
 local TIER = 2 ^ 49 -- one priority level in a score of `wait`; ten levels fit a double without loss
 local MIDDLE = 2 ^ 48 -- where a level begins: the tail counts up from here, the head down
 local RUNS_KEPT = 50 -- attempt-history entries that a job keeps
-local PROMOTED_AT_ONCE = 1000 -- due jobs moved by one script, so that no script runs for long
+local REASON_KEPT = 500 -- bytes of a reason in one of them
 
 local function job_key(id) return PREFIX .. ':job:' .. id end
 
@@ -64,11 +64,16 @@ local function to_wait(id, queue, priority, side)
   wake(queue)
 end
 
--- Ties of one millisecond keep their order through a fraction that a double holds exactly.
+-- A score for `at` behind all of the same millisecond: ties keep their order through a fraction that a double holds exactly.
+local function behind(key, at)
+  local ceiling = string.format('(%.17g', at + 1)
+  local last = redis.call('ZRANGE', key, ceiling, at, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  return last and math.min(last + 1 / 2048, at + 2047 / 2048) or at
+end
+
 local function to_delayed(id, queue, due)
-  local turn = redis.call('HINCRBY', queue_key(queue, 'meta'), 'turn', 1)
   local key = queue_key(queue, 'delayed')
-  redis.call('ZADD', key, due + (turn % 2048) / 2048, id)
+  redis.call('ZADD', key, behind(key, due), id)
   if redis.call('ZRANK', key, id) == 0 then wake(queue) end
 end
 
@@ -92,40 +97,13 @@ local function due_at(now, delay, instant)
   return instant ~= '' and tonumber(instant) or 0
 end
 
-local function promote_due(queue, now)
-  local key = queue_key(queue, 'delayed')
-  for _, id in ipairs(redis.call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', 0, PROMOTED_AT_ONCE)) do
-    redis.call('ZREM', key, id)
-    local job = record(id, 'priority', 'state')
-    if job.state == 'delayed' then
-      write(id, 'state', 'waiting')
-      to_wait(id, queue, job.priority, 'tail')
-      event(queue, 'waiting', id, 'prev', 'delayed')
-    end
-  end
-end
-
--- How many jobs may begin now in this queue, and for how long none may (nil: no known end).
-local function gate(queue, now)
-  local rules, room = rules_of(queue), math.huge
-  if rules.paused then return 0 end
-  if rules.held_until and rules.held_until > now then return 0, rules.held_until - now end
-  if rules.concurrency then room = rules.concurrency - redis.call('ZCARD', queue_key(queue, 'active')) end
-  if rules.rate_max then
-    local left = rules.rate_max - tonumber(redis.call('GET', queue_key(queue, 'rate')) or 0)
-    if left < 1 then return 0, redis.call('PTTL', queue_key(queue, 'rate')) end
-    room = math.min(room, left)
-  end
-  return math.max(0, room)
-end
-
 -- A run begins. `once`: the task asked to run at most once, so its loss must not run it again.
 local function begin_run(job, token, worker, now, once)
   local started = tonumber(job.attempts_started or 0) + 1
   write(job.id, 'state', 'active', 'token', token, 'worker', worker, 'started_at', now, 'attempts_started', started,
     'once', once and '1' or '')
   local rules = rules_of(job.queue)
-  if rules.rate_max and redis.call('INCR', queue_key(job.queue, 'rate')) == 1 then
+  if rules.rate_max and rules.rate_ms and redis.call('INCR', queue_key(job.queue, 'rate')) == 1 then
     redis.call('PEXPIRE', queue_key(job.queue, 'rate'), rules.rate_ms)
   end
   event(job.queue, 'active', job.id, 'worker', worker, 'attempts_started', started)
@@ -133,20 +111,32 @@ local function begin_run(job, token, worker, now, once)
   return started
 end
 
--- The fence. Answers the record when `token` holds the job, else the word for why not: `moved` (this token's own last
--- move took the job on), `lost` (another holds it, or nobody), `gone` (no record).
+-- A job's token joins those of its last moves, three in all, newest first: a move sent again after a broken connection may
+-- find that others have moved the job since.
+local function remembered(job) return string.match(job.token .. ' ' .. (job.moved or ''), '^%S+ ?%S* ?%S*') end
+
+-- The fence. Answers the record when `token` holds the job, else the word for why not: `moved` (a move of this token's own
+-- took the job on), `lost` (another holds it, or nobody), `gone` (no record).
 local function held(id, token)
   local job = record(id, 'state', 'queue', 'name', 'token', 'moved', 'priority', 'cancel', 'worker', 'started_at',
     'attempts_started', 'once')
   if not job.state then return nil, 'gone' end
+  if token == '' then return nil, 'lost' end
   if job.token == token then return job end
-  return nil, job.moved == token and 'moved' or 'lost'
+  return nil, string.find(' ' .. (job.moved or '') .. ' ', ' ' .. token .. ' ', 1, true) and 'moved' or 'lost'
 end
 
--- End a held job's lease. Its token is remembered, so that a settle sent twice is told from a lease that was lost.
+-- End a held job's lease by a move of its holder, whose token is remembered. A lease that is taken away is not let go: what
+-- its holder still sends is told `lost`.
 local function let_go(job)
   redis.call('ZREM', queue_key(job.queue, job.state == 'active' and 'active' or 'reserved'), job.id)
-  write(job.id, 'token', '', 'moved', job.token)
+  write(job.id, 'token', '', 'moved', remembered(job))
+end
+
+-- Cut where a character begins: half of one could not be read again.
+local function brief(text)
+  if #text <= REASON_KEPT then return text end
+  return (string.gsub(string.sub(text, 1, REASON_KEPT), '[\192-\255][\128-\191]*$', ''))
 end
 
 -- One line of attempt history: a run that ended otherwise than by completing.
@@ -154,7 +144,7 @@ local function remember_run(job, now, cause, reason)
   local key = job_key(job.id) .. ':runs'
   redis.call('RPUSH', key, cjson.encode({
     started_at = tonumber(job.started_at or now), ended_at = now, worker = job.worker or '', cause = cause,
-    reason = string.sub(reason or '', 1, 500) }))
+    reason = brief(reason or '') }))
   redis.call('LTRIM', key, -RUNS_KEPT, -1)
 end
 
@@ -163,13 +153,23 @@ local function attempt(job, now, cause, reason)
   return redis.call('HINCRBY', job_key(job.id), 'attempts_made', 1)
 end
 
+-- Said once for each time that the queue ran dry: not again before another job has waited.
+local function drained(queue)
+  local meta = queue_key(queue, 'meta')
+  local seen = redis.call('HMGET', meta, 'tail', 'head', 'drained')
+  local turns = (seen[1] or 0) + (seen[2] or 0)
+  if turns == tonumber(seen[3] or 0) then return end
+  redis.call('HSET', meta, 'drained', turns)
+  event(queue, 'drained', '')
+end
+
 -- After a slot came free: a worker that a limit kept away is woken, or the queue is said to be drained.
 local function slot_freed(queue, now)
   if redis.call('ZCARD', queue_key(queue, 'wait')) > 0 then
     if rules_of(queue).concurrency then wake(queue) end
   elseif redis.call('ZCARD', queue_key(queue, 'active')) == 0 and redis.call('ZCARD', queue_key(queue, 'reserved')) == 0
     and redis.call('ZCOUNT', queue_key(queue, 'delayed'), '-inf', now) == 0 then
-    event(queue, 'drained', '')
+    drained(queue)
   end
 end
 
@@ -182,7 +182,9 @@ end
 -- Whoever waits for a job that ended outside its own run is told by a worker's thread, which takes the note away.
 local function leave_note(id, now) redis.call('ZADD', PREFIX .. ':notes', now, id) end
 
+-- A job that expires has made an attempt, if without a run.
 local function cancelled(job, now, cause)
+  if cause == 'expired' then redis.call('HINCRBY', job_key(job.id), 'attempts_made', 1) end
   finish(job, 'cancelled', now, 'cause', cause)
   event(job.queue, 'cancelled', job.id, 'cause', cause)
   slot_freed(job.queue, now)

@@ -2,6 +2,7 @@
 -- Arguments: prefix, max_stalled, dead_max, interval_ms (how often a worker reaps), grace_ms (one renewal interval),
 --   batch (most leases handled in one call).
 -- Keys: queues (set), reap (hash: last, hold_until), per queue active and reserved (zsets), and all that `stall` touches.
+-- The tokens are not remembered as moved: whoever still holds one has lost its lease, and must hear so.
 -- Returns a list of { id, queue, outcome, worker, trouble }. After an outage (nobody reaped for two intervals) it answers
 --   nothing for one renewal interval, so that workers that live can renew first.
 
@@ -9,7 +10,7 @@ local _, max_stalled, dead_max, interval_ms, grace_ms, batch = unpack(ARGV)
 open_when_full()
 local now, key, found = now_ms(), PREFIX .. ':reap', {}
 local last = redis.call('HMGET', key, 'last', 'hold_until')
-local hold_until = tonumber(last[2] or 0)
+local hold_until = math.min(tonumber(last[2] or 0), now + tonumber(grace_ms)) -- the clock may have been set back
 if now - tonumber(last[1] or 0) > 2 * tonumber(interval_ms) then hold_until = now + tonumber(grace_ms) end
 redis.call('HSET', key, 'last', now, 'hold_until', hold_until)
 if now < hold_until then return found end
@@ -21,6 +22,7 @@ local function sweep(queue, part)
     local job = record(id, 'state', 'queue', 'name', 'token', 'priority', 'cancel', 'worker', 'started_at', 'once')
     redis.call('ZREM', zset, id)
     if job.token and job.token ~= '' then
+      write(id, 'token', '')
       local outcome, trouble = stall(job, now, tonumber(max_stalled), tonumber(dead_max))
       found[#found + 1] = { id, queue, outcome, job.worker or '', trouble }
     end

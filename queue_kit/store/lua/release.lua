@@ -10,11 +10,15 @@ local now = now_ms()
 local job, why = held(id, token)
 if not job then return why end
 let_go(job)
-if hold ~= '' then redis.call('HSET', queue_key(job.queue, 'meta'), 'held_until', now + tonumber(hold)) end
+if hold ~= '' then -- the longest of several asked for
+  local held_until = math.max(now + tonumber(hold), tonumber(redis.call('HGET', queue_key(job.queue, 'meta'), 'held_until') or 0))
+  redis.call('HSET', queue_key(job.queue, 'meta'), 'held_until', held_until)
+end
 if job.state ~= 'active' then
   to_wait(id, job.queue, job.priority, 'head')
   return 'waiting'
 end
+remember_run(job, now, 'released')
 if job.cancel then return cancelled(job, now, job.cancel) end
 local state = place(job, now, due_at(now, delay, ''), side)
 slot_freed(job.queue, now)

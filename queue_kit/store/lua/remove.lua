@@ -14,4 +14,5 @@ end
 redis.call('ZREM', PREFIX .. ':notes', id)
 redis.call('DEL', job_key(id), job_key(id) .. ':runs')
 event(job.queue, 'removed', id, 'prev', job.state)
+slot_freed(job.queue, now_ms())
 return 'ok'

@@ -9,11 +9,14 @@ open_when_full()
 local now = now_ms()
 local job, why = held(id, token)
 if not job then return why end
+local due = due_at(now, delay, instant)
 let_go(job)
 if counted == '1' then
   attempt(job, now, cause, reason)
   count(job.queue, job.name, 'retrying')
   write(id, 'reason', reason)
+else
+  remember_run(job, now, 'replaced')
 end
 if job.cancel then return cancelled(job, now, job.cancel) end
 local left = job.queue
@@ -22,6 +25,6 @@ if message ~= '' then
   job.queue = queue
   redis.call('SADD', PREFIX .. ':queues', queue)
 end
-local state = place(job, now, due_at(now, delay, instant), 'tail')
+local state = place(job, now, due, 'tail')
 slot_freed(left, now)
 return state

@@ -10,5 +10,6 @@ open_when_full()
 local now = now_ms()
 local job, why = held(id, token)
 if not job then return { why, '' } end
+let_go(job)
 local outcome, trouble = stall(job, now, tonumber(max_stalled), tonumber(dead_max))
 return { outcome, trouble }

@@ -1,20 +1,23 @@
 -- trim: the oldest records of a final state -> gone. The id stays known for a while, so that a late duplicate is seen.
 -- Arguments: prefix, queue, state (`completed`, `failed`, `cancelled`), keep (records to keep), oldest_at (ms; records that
 --   ended before go, whatever their number), known_ms (how long the id stays known), batch (most in one call).
--- Keys: queue's final zset, job records (hashes), their runs (lists).
--- Returns how many records went.
+-- Keys: queue's final zset, job records (hashes), their runs (lists), notes (zset).
+-- Returns how many records went. One whose callers have still to be told stays until they are.
 
 local _, queue, state, keep, oldest_at, known_ms, batch = unpack(ARGV)
 open_when_full()
-local key = queue_key(queue, state)
+local key, gone = queue_key(queue, state), 0
 local excess = redis.call('ZCARD', key) - tonumber(keep)
 local aged = redis.call('ZCOUNT', key, '-inf', '(' .. oldest_at)
 local going = math.min(math.max(excess, aged), tonumber(batch))
 if going < 1 then return 0 end
 for _, id in ipairs(redis.call('ZRANGE', key, 0, going - 1)) do
-  redis.call('ZREM', key, id)
-  redis.call('DEL', job_key(id), job_key(id) .. ':runs')
-  write(id, 'state', state, 'queue', queue, 'trimmed', '1')
-  redis.call('PEXPIRE', job_key(id), known_ms)
+  if not redis.call('ZSCORE', PREFIX .. ':notes', id) then
+    redis.call('ZREM', key, id)
+    redis.call('DEL', job_key(id), job_key(id) .. ':runs')
+    write(id, 'state', state, 'queue', queue, 'trimmed', '1')
+    redis.call('PEXPIRE', job_key(id), known_ms)
+    gone = gone + 1
+  end
 end
-return going
+return gone
