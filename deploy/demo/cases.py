@@ -84,12 +84,12 @@ def delayed_release(stack: Stack) -> Iterator[Line]:
     yield Line("final", "completed", state)
 
 
-def full_worker(stack: Stack, concurrency: int = 4) -> Iterator[Line]:
+def full_worker(stack: Stack, concurrency: int = 4, first_attempt: int = 5531) -> Iterator[Line]:
     """4.4 One worker's slots: six jobs held on an unanswered call."""
     sight = Sight(stack)
     sight.scoring(hold=True)
     try:
-        for number in range(5531, 5537):
+        for number in range(first_attempt, first_attempt + 6):
             stack.web.post(f"/examhall/attempts/a-{number}/submit")
         sight.await_held(concurrency)
         says = f"one worker, concurrency {concurrency}, 6 jobs held on an unanswered call"

@@ -20,7 +20,7 @@ class Answer:
         return json.loads(self.text)
 
     def __str__(self) -> str:
-        return f"{self.status} {json.dumps(self.body, separators=(',', ':'))}"
+        return f"{self.status} {self.text}"
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Stack:
         return {**QUICK, **urls, "DJANGO_SETTINGS_MODULE": "deploy.settings", "DJANGO_DEBUG": "1", "PYTHONPATH": path}
 
     def start_web(self, name: str, port: int, env: dict[str, str]) -> Site:
-        server = ["-m", "gunicorn", "deploy.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "16"]
+        server = ["-m", "gunicorn", "-c", "deploy/gunicorn_conf.py", "--bind", f"127.0.0.1:{port}"]
         self.run(name, server, env)
         return Site(f"http://127.0.0.1:{port}")
 

@@ -20,7 +20,7 @@ def post(site: Client, query: str = "", body: object = "", url: str = URL):
 
 def test_before_grades_in_the_request(site: Client, scoring: ScoringServer, attempt: Attempt) -> None:
     answer = post(site, "?mode=before")
-    assert (answer.status_code, answer.json()) == (200, {"score": 71})
+    assert (answer.status_code, answer.content) == (200, b'{"score":71}')
     attempt.refresh_from_db()
     assert (attempt.status, attempt.score) == ("graded", 71)
 
@@ -31,7 +31,7 @@ def test_answers_in_the_body_replace_the_saved_ones(site: Client, scoring: Scori
 
 def test_after_answers_202_and_leaves_the_job_on_the_queue(site: Client, queue: RedisServer, attempt: Attempt) -> None:
     answer = post(site)
-    assert (answer.status_code, answer.json()) == (202, {"attemptId": "a-5521", "status": "grading"})
+    assert (answer.status_code, answer.content) == (202, b'{"attemptId":"a-5521","status":"grading"}')
     attempt.refresh_from_db()
     assert attempt.grading_job
     status = site.get("/examhall/attempts/a-5521/status").json()
