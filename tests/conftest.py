@@ -15,7 +15,7 @@ import redis
 
 from tests.support.engine import EngineMissing, find_engine
 from tests.support.fixtures import OwnProxy, OwnRedis, StartWorker
-from tests.support.leaks import leaked_keys
+from tests.support.leaks import assert_nothing_leaked
 from tests.support.proxy import TcpProxy
 from tests.support.redis_server import RedisServer
 from tests.support.services import service_missing
@@ -69,7 +69,7 @@ def redis_server(shared_redis: RedisServer, request: pytest.FixtureRequest) -> I
     """
     shared_redis.client().flushall()
     yield shared_redis
-    _assert_nothing_leaked(shared_redis, request)
+    _no_key_is_left(shared_redis, request)
 
 
 @pytest.fixture
@@ -88,17 +88,15 @@ def own_redis(engine: Path, request: pytest.FixtureRequest) -> Iterator[OwnRedis
         for server in servers:
             if server.running:
                 server.thaw()
-                _assert_nothing_leaked(server, request)
+                _no_key_is_left(server, request)
     finally:
         for server in servers:
             server.close()
 
 
-def _assert_nothing_leaked(server: RedisServer, request: pytest.FixtureRequest) -> None:
+def _no_key_is_left(server: RedisServer, request: pytest.FixtureRequest) -> None:
     marker = request.node.get_closest_marker("leaves")
-    with server.client() as reader:
-        leaked = leaked_keys(reader, allowed=marker.args if marker else ())
-    assert not leaked, "keys that nothing will ever clean up:\n  " + "\n  ".join(leaked)
+    assert_nothing_leaked(server, allowed=marker.args if marker else ())
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import cast
 import redis
 
 from tests.support.events import PREFIX
+from tests.support.redis_server import RedisServer
 
 # One of each a queue, kept in bounds by the moves and the janitor; a job's record lives while one of INDEXES names it.
 INDEXES = ("wait", "reserved", "active", "delayed", "completed", "failed", "cancelled")
@@ -38,6 +39,13 @@ def leaked_keys(client: redis.Redis, allowed: Iterable[str] = (), prefix: str = 
     book = _Book(client, keys, prefix)
     unexplained = [f"{key} ({client.type(key)!s})" for key in suspects if not book.explains(key)]
     return unexplained + [e for e in book.orphans() if not any(fnmatch.fnmatchcase(e, p) for p in waived)]
+
+
+def assert_nothing_leaked(server: RedisServer, allowed: Iterable[str] = ()) -> None:
+    """Fail with the names of the keys, if the server holds some that nothing will ever clean up."""
+    with server.client() as reader:
+        leaked = leaked_keys(reader, allowed)
+    assert not leaked, "keys that nothing will ever clean up:\n  " + "\n  ".join(leaked)
 
 
 class _Book:
