@@ -10,6 +10,7 @@
     │   └── ResourceGone
     ├── TransientError              raised by a task: retried while attempts remain
     │   └── JobTimeoutError
+    ├── NoCurrentJob                current_job() was called outside a run
     ├── JobExit                     a task called sys.exit()
     ├── JobStalledError             its worker was lost too often
     └── JobLostError                its worker was lost, and it may run at most once
@@ -84,6 +85,10 @@ class TransientError(QueueKitError):
 
 class JobTimeoutError(TransientError):
     """The job ran past its deadline."""
+
+
+class NoCurrentJob(QueueKitError, LookupError):
+    """No job runs here."""
 
 
 class JobExit(QueueKitError):

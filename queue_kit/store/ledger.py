@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from redis import Redis
 from redis.exceptions import NoScriptError
 
-from queue_kit.store.script import Call
+from queue_kit.store.keys import Keys
+from queue_kit.store.script import Call, text
 
 Answer = TypeVar("Answer")
 
@@ -43,6 +44,10 @@ class Ledger:
         return [
             reply if isinstance(reply, Exception) else call.read(reply) for call, reply in zip(calls, replies, strict=True)
         ]
+
+    def queues(self, keys: Keys) -> list[str]:
+        """Names of all queues that have ever held a job."""
+        return sorted(text(name) for name in self.client.execute_command("SMEMBERS", keys.queues))
 
     def _pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)

@@ -67,6 +67,17 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """A job that ended outside its run, whose callers have not been told."""
+
+    id: str
+    state: str
+    cause: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """What a run publishes under its own id: the job's next message."""
 
@@ -140,6 +151,9 @@ class Moves:
             self.max_stalled, traits.as_json(room.avoid), *queues,
         )  # fmt: skip
 
+    def recall(self, token: str, queues: Sequence[str]) -> Call[int]:
+        return self._call("recall", int, token, *queues)
+
     def begin(self, job_id: str, token: str, once: bool) -> Call[tuple[str, int]]:
         return self._call("begin", lambda reply: (text(reply[0]), int(reply[1])), job_id, token, "1" if once else "")
 
@@ -200,6 +214,18 @@ class Moves:
 
     def trim(self, queue: str, state: str, keep: int, oldest_at_ms: int, known_ms: int, batch: int = 1000) -> Call[int]:
         return self._call("trim", int, queue, state, keep, oldest_at_ms, known_ms, batch)
+
+    def check(self, job_id: str, token: str) -> Call[str]:
+        return self._call("check", text, job_id, token)
+
+    def nudge(self, queue: str) -> Call[int]:
+        return self._call("nudge", int, queue)
+
+    def notes(self, most: int = 20, again_ms: int = 60_000) -> Call[list[Note]]:
+        return self._call("notes", lambda reply: [Note(*map(text, row)) for row in reply], most, again_ms)
+
+    def strike(self, job_id: str) -> Call[int]:
+        return self._call("strike", int, job_id)
 
     def _call(self, verb: str, read: Any, *arguments: Any) -> Call[Any]:
         return Call(script(verb), (self.prefix, *arguments), read)

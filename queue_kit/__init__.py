@@ -1,0 +1,44 @@
+"""Guarantees for Celery on Redis: leases, stalls, fenced settles and dead letters. This is the front door."""
+
+from queue_kit.errors import (
+    ConfigurationError,
+    InvalidPayload,
+    JobTimeoutError,
+    NoCurrentJob,
+    NonRetryableError,
+    QueueKitError,
+    QueueUnavailable,
+    ResourceGone,
+    TransientError,
+    UnknownJob,
+    UnsupportedOperation,
+)
+from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
+from queue_kit.worker.current import CurrentJob, current_job
+from queue_kit.worker.install import install
+from queue_kit.worker.publish import Enqueued, enqueue
+from queue_kit.worker.task import job
+
+__all__ = [
+    "Backoff",
+    "ConfigurationError",
+    "CurrentJob",
+    "Enqueued",
+    "InvalidPayload",
+    "JobTimeoutError",
+    "NoCurrentJob",
+    "NonRetryableError",
+    "QueueKitError",
+    "QueueUnavailable",
+    "ResourceGone",
+    "RetryPolicy",
+    "TransientError",
+    "UnknownJob",
+    "UnsupportedOperation",
+    "current_job",
+    "enqueue",
+    "exponential",
+    "fixed",
+    "install",
+    "job",
+]

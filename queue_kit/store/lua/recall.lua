@@ -1,0 +1,22 @@
+-- recall: jobs that a claim took whose answer never arrived go back where they were: head, no counter but the start.
+-- Arguments: prefix, token (base of that claim's tokens), then the queues it named.
+-- Keys: queues' active and reserved (zsets: one entry for each job that runs somewhere), job records (hashes), wait, events.
+-- Returns how many jobs went back.
+
+local _, base = unpack(ARGV)
+open_when_full()
+local now, back = now_ms(), 0
+for index = 3, #ARGV do
+  for _, part in ipairs({ 'active', 'reserved' }) do
+    for _, id in ipairs(redis.call('ZRANGE', queue_key(ARGV[index], part), 0, -1)) do
+      local token = redis.call('HGET', job_key(id), 'token') or ''
+      if string.sub(token, 1, #base + 1) == base .. '.' then
+        local job = held(id, token)
+        let_go(job)
+        if part == 'active' then place(job, now, 0, 'head') else to_wait(id, job.queue, job.priority, 'head') end
+        back = back + 1
+      end
+    end
+  end
+end
+return back

@@ -1,0 +1,318 @@
+"""Puts jobs and claims them; without it a message would be popped by one command and made safe by another.
+
+On its socket a channel has at most one request under way, which may be several commands: settles that are due, then a
+claim; or, when there is nothing to claim, a wait for a wake-up. The answer is always read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from queue import Empty
+from time import monotonic
+from typing import Any, Final
+
+from kombu.transport import redis as stock
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
+
+from queue_kit.errors import UnsupportedOperation
+from queue_kit.store import Call, Claim, Claimed, Ledger
+from queue_kit.transport import envelope
+from queue_kit.transport.held import Held, HeldJob, Pending
+from queue_kit.transport.kit import Kit
+from queue_kit.transport.qos import QoS
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a wait for work lasts at most, so that a lost wake-up heals.
+_LONGEST_WAIT_S: Final = 1.0
+#: Seconds to look at plain queues between claims, where one channel reads both kinds.
+_GLANCE_S: Final = 0.01
+
+
+class JobChannel:
+    """Mixed into kombu's Redis channels: jobs go through scripts, everything else keeps the stock path."""
+
+    QoS = QoS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._asked: list[Call[Any]] = []
+        self._settling: list[Pending] = []
+        self._claim_base = ""
+        self._wait_s: float | None = None
+        super().__init__(*args, **kwargs)
+
+    @property
+    def kit(self) -> Kit:
+        kit: Kit = self.connection.client.kit
+        return kit
+
+    # -- putting ------------------------------------------------------------------------------------------------------
+
+    def _inplace_augment_message(self, message: dict[str, Any], exchange: str, routing_key: str) -> None:
+        plain = isinstance(message["body"], str) and bool(message.get("headers", {}).get("task"))
+        if not plain:
+            return super()._inplace_augment_message(message, exchange, routing_key)
+        body, message["body"] = message["body"], ""
+        super()._inplace_augment_message(message, exchange, routing_key)
+        message["body"], message["properties"]["body_encoding"] = body, "utf-8"
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        if not (message.get("headers") or {}).get("task") and not self.kit.is_task_queue(queue):
+            return super()._put(queue, message, **kwargs)
+        posting = envelope.post(message, queue, self._get_message_priority(message, reverse=False))
+        self._put_job(posting)
+
+    def _put_job(self, posting: envelope.Posting) -> None:
+        run = self.kit.running.get(posting.id)
+        if run is None:
+            added = self.run(posting.add(self.kit.moves))
+            envelope.log_duplicate(posting, added)
+            return
+        run.unsent = (posting.message, posting.when)
+        self.run(posting.move(self.kit.moves, run))
+        run.unsent, run.moved = None, True
+
+    def run(self, call: Call[Any]) -> Any:
+        """Make one move on a connection of the channel's pool and return its answer."""
+        with self.conn_or_acquire() as client:
+            try:
+                reply = client.execute_command(*call.command)
+            except NoScriptError:
+                reply = client.execute_command(*call.full_command)
+        return call.read(reply)
+
+    # -- settling -----------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> Held:
+        held = self.kit.held
+        if held is None:
+            raise UnsupportedOperation("jobs are consumed by `celery worker`; this process has no lease keeper")
+        return held
+
+    def complete(self, job: HeldJob) -> None:
+        """Settle a job that something else than our own request acknowledged."""
+        self.held.settle(job, self.kit.moves.complete(job.claimed.id, job.claimed.token), envelope.ignore_answer)
+
+    def reject(self, job: HeldJob, requeue: bool) -> None:
+        """Settle a job that something else than our own request rejected."""
+        moves, claimed = self.kit.moves, job.claimed
+        call: Call[Any] = moves.release(claimed.id, claimed.token, side="tail")
+        if not requeue:
+            call = moves.fail(claimed.id, claimed.token, "non_retryable", "rejected", error_class="Reject", tell=True)
+        self.held.settle(job, call, envelope.ignore_answer)
+
+    def settle_beside_wait(self) -> None:
+        """Send settles on another connection while this channel's socket waits for work."""
+        held = self.kit.held
+        if held is None or not self._in_poll or self._asked or not held.has_pending:
+            return
+        with self.conn_or_acquire() as client:
+            settle_all(held, Ledger(client))
+
+    # -- claiming -----------------------------------------------------------------------------------------------------
+
+    def wants_to_send(self) -> bool:
+        """Whether the socket should be in use: a wait or a claim if there is room, and settles that are due."""
+        return self.qos.can_consume() or (not self._in_poll and self.kit.held is not None and self.held.has_pending)
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        plain, jobs = self._split_queues()
+        connection = self.client.connection
+        self._in_poll, self._brpop_sent_at = connection, monotonic()
+        if jobs and (self._wait_s is None or self.held.has_pending):
+            self._send_claim(jobs)
+        else:
+            self._send_wait(jobs, plain, timeout or self.brpop_timeout)
+
+    def _split_queues(self) -> tuple[list[str], list[str]]:
+        queues = self._queue_cycle.consume(len(self.active_queues))
+        jobs = [queue for queue in queues if self.kit.is_task_queue(queue)]
+        return [queue for queue in queues if queue not in jobs], jobs
+
+    def _send_claim(self, queues: Sequence[str]) -> None:
+        held, moves = self.held, self.kit.moves
+        self._settling = held.take_pending()
+        self._asked = [pending.call for pending in self._settling]
+        self._asked += [moves.recall(base, queues) for base in held.lost_claims]
+        room = held.room(self.qos.prefetch_count)
+        self._claim_base = ""
+        if room.limit and self.qos.can_consume():
+            self._claim_base = held.next_claim()
+            self._asked.append(moves.claim(held.worker, self._claim_base, room, held.traits, queues))
+            self._queue_cycle.rotate(queues[0])
+        self._send([call.command for call in self._asked])
+
+    def _send_wait(self, jobs: Sequence[str], plain: Sequence[str], longest_s: float) -> None:
+        self._asked = []
+        wait_s = min(self._wait_s or _LONGEST_WAIT_S, longest_s, _LONGEST_WAIT_S)
+        marks = [self.kit.keys.queue(queue, "wake") for queue in jobs]
+        lists = [self.global_keyprefix + self._q_for_pri(queue, pri) for pri in self.priority_steps for queue in plain]
+        self._send([("BRPOP", *marks, *lists, max(0.001, wait_s))])
+        self._wait_s = None
+
+    def _send(self, commands: Sequence[tuple[Any, ...]]) -> None:
+        connection = self.client.connection
+        connection.send_packed_command(connection.pack_commands(commands))
+
+    def _brpop_read(self, **options: Any) -> bool:
+        try:
+            replies = [self._read_reply() for _ in self._asked or [None]]
+        except self.connection_errors:
+            self._forget_request()
+            self.client.connection.disconnect()
+            raise
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()
+        if not self._asked:
+            return self._read_wait(replies[0])
+        return self._read_claim(self._resend_unknown(replies))
+
+    def _read_reply(self) -> Any:
+        try:
+            return self.client.connection.read_response()
+        except ResponseError as error:
+            return error
+
+    def _forget_request(self) -> None:
+        """The socket broke with a request under way: settles go again, and what the claim may have taken is recalled."""
+        if self._asked:
+            self.held.put_back(self._settling)
+            self._settling = []
+            if self._claim_base:
+                self.held.lost_claims.add(self._claim_base)
+        self._asked = []
+
+    def _resend_unknown(self, replies: list[Any]) -> list[Any]:
+        """A server that lost its scripts gets the source once; it keeps it."""
+        return [
+            self._reply_to_source(call) if isinstance(reply, NoScriptError) else reply
+            for call, reply in zip(self._asked, replies, strict=True)
+        ]
+
+    def _reply_to_source(self, call: Call[Any]) -> Any:
+        try:
+            with self.conn_or_acquire() as client:
+                return client.execute_command(*call.full_command)
+        except RedisError as error:
+            return error
+
+    def _read_claim(self, replies: list[Any]) -> bool:
+        asked, settling, base = self._asked, self._settling, self._claim_base
+        self._asked, self._settling = [], []
+        answers = [r if isinstance(r, Exception) else call.read(r) for call, r in zip(asked, replies, strict=True)]
+        self.held.answer(settling, answers[: len(settling)])
+        self.held.lost_claims.clear()
+        if not base:
+            raise Empty()
+        claim = answers[-1]
+        if isinstance(claim, ReadOnlyError):
+            raise RedisConnectionError("this Redis is no primary any more") from claim
+        if isinstance(claim, Exception):
+            logger.error("a claim was refused by Redis: %s", claim)
+            self._wait_s = _LONGEST_WAIT_S
+            raise Empty()
+        self._wait_s = self._after(claim)
+        for job in claim.jobs:
+            self.deliver(job)
+        if not claim.jobs:
+            raise Empty()
+        return True
+
+    def _after(self, claim: Claim) -> float | None:
+        """Seconds to wait before the next claim; ``None``: claim again at once."""
+        if claim.jobs:
+            return _GLANCE_S if self._split_queues()[0] else None
+        return _LONGEST_WAIT_S if claim.wait_ms is None else max(0.001, claim.wait_ms / 1000)
+
+    def _read_wait(self, reply: Any) -> bool:
+        if isinstance(reply, Exception):
+            raise reply
+        if not reply:
+            raise Empty()
+        key, item = (bytes_to_str(part) for part in reply)
+        if key.startswith(self.kit.keys.prefix + ":q:"):
+            raise Empty()
+        queue = key[len(self.global_keyprefix) :].rsplit(self.sep, 1)[0]
+        self.connection._deliver(loads(item), queue)
+        return True
+
+    def deliver(self, claimed: Claimed) -> None:
+        """Hand a claimed job to the consumer of its queue; what cannot even be read fails as malformed."""
+        try:
+            message = envelope.open_message(claimed)
+        except Exception as error:
+            job = self.held.take(claimed, "")
+            call = self.kit.moves.fail(
+                claimed.id, claimed.token, "malformed", f"the message cannot be read: {error}",
+                error_class=type(error).__name__, tell=True,
+            )  # fmt: skip
+            self.held.settle(job, call, envelope.ignore_answer)
+            return
+        job = self.held.take(claimed, str((message.get("headers") or {}).get("task", "")))
+        if self._closing or claimed.queue not in self.connection._callbacks:
+            self._give_back(job)
+        else:
+            self.connection._deliver(message, claimed.queue)
+
+    def _give_back(self, job: HeldJob) -> None:
+        call = self.kit.moves.release(job.claimed.id, job.claimed.token)
+        self.held.settle(job, call, envelope.ignore_answer)
+
+    # -- the rest of kombu's interface --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close; a claim still under way is read and given back, since nobody would renew what it brought."""
+        self._closing = True
+        if self._in_poll:
+            try:
+                self._brpop_read()
+            except (Empty, *self.connection_errors):
+                pass
+        super().close()
+
+    def _get(self, queue: str) -> Any:
+        if self.kit.is_task_queue(queue):
+            raise UnsupportedOperation("jobs are consumed by `celery worker`, not fetched one by one")
+        return super()._get(queue)
+
+    def _size(self, queue: str) -> int:
+        if not self.kit.is_task_queue(queue):
+            return int(super()._size(queue))
+        with self.conn_or_acquire() as client:
+            return int(client.execute_command("ZCARD", self.kit.keys.queue(queue, "wait")))
+
+    def _purge(self, queue: str) -> int:
+        """Remove the waiting jobs of a queue; return how many there were."""
+        if not self.kit.is_task_queue(queue):
+            return int(super()._purge(queue))
+        with self.conn_or_acquire() as client:
+            ids = client.execute_command("ZRANGE", self.kit.keys.queue(queue, "wait"), 0, -1)
+        return sum(self.run(self.kit.moves.remove(bytes_to_str(job_id))) == "ok" for job_id in ids)
+
+
+def settle_all(held: Held, ledger: Ledger) -> None:
+    """Send the settles that are due, in one round trip; what Redis does not answer stays due."""
+    pending = held.take_pending()
+    if not pending:
+        return
+    try:
+        answers = ledger.run_all([item.call for item in pending])
+    except RedisError as error:
+        logger.warning("settles could not be sent, to be sent again: %s", error)
+        held.put_back(pending, pause_s=0.5)
+        return
+    held.answer(pending, answers)
+
+
+class Channel(JobChannel, stock.Channel):  # type: ignore[misc]
+    """For one Redis: ``redis://``, ``rediss://`` or a unix socket."""
+
+
+class SentinelChannel(JobChannel, stock.SentinelChannel):  # type: ignore[misc]
+    """For the primary under Sentinel."""

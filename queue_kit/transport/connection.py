@@ -1,0 +1,82 @@
+"""Our connection for one app: the app's broker URLs stay what they are, only the transport behind them is ours.
+
+Without it a fail-over to another URL, or a second app in the process, would silently get kombu's own transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kombu
+from kombu.connection import ConnectionPool, PooledConnection
+from redis import Redis
+
+from queue_kit.errors import ConfigurationError
+from queue_kit.transport.channel import Channel, SentinelChannel
+from queue_kit.transport.kit import Kit
+from queue_kit.transport.transport import SentinelTransport, Transport
+
+_TRANSPORTS: dict[str, type] = {
+    "redis": Transport, "rediss": Transport, "socket": Transport, "sentinel": SentinelTransport,
+}  # fmt: skip
+
+
+def connection_class(kit: Kit) -> type[kombu.Connection]:
+    """A connection class whose transports are ours and know ``kit``; so are those of its pools."""
+    pooled = type("PooledJobConnection", (_JobConnection, PooledConnection), {"kit": kit})
+    return type("JobConnection", (_JobConnection,), {"kit": kit, "pooled": pooled})
+
+
+class _JobPool(ConnectionPool):  # type: ignore[misc]
+    def new(self) -> Any:
+        return self.connection.pooled(self, **dict(self.connection._info(resolve=False)))
+
+
+class _JobConnection(kombu.Connection):  # type: ignore[misc]
+    kit: Kit
+    pooled: type
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        timeout_s = self.kit.settings.redis_timeout_ms / 1000
+        self.transport_options = {
+            "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **(self.transport_options or {}),
+        }  # fmt: skip
+
+    def get_transport_cls(self) -> type:
+        """Ours for every way to reach Redis.
+
+        :raises ConfigurationError: for a broker that is not Redis.
+        """
+        name = self.transport_cls
+        if isinstance(name, str) and name in _TRANSPORTS:
+            return _TRANSPORTS[name]
+        raise ConfigurationError(
+            "broker_url: queue_kit keeps jobs in Redis; use redis://, rediss://, redis+socket:// or sentinel://"
+        )
+
+    def Pool(self, limit: int | None = None, **kwargs: Any) -> ConnectionPool:
+        """A pool of connections of this kind."""
+        return _JobPool(self, limit, **kwargs)
+
+    def __eqhash__(self) -> Any:
+        """Connections of different apps are never pooled together."""
+        return (id(self.kit), super().__eqhash__())
+
+    def open_client(self, timeout_ms: int) -> Redis:
+        """A client of its own for the server that this connection is for: TLS, unix socket and Sentinel included."""
+        pool = _unconnected(self, timeout_ms)._get_pool()
+        return Redis(connection_pool=pool)
+
+
+def _unconnected(connection: _JobConnection, timeout_ms: int) -> Any:
+    """A channel that knows how to connect, and has not: kombu's own reading of URLs and options, without its ping."""
+    base = SentinelChannel if connection.transport_cls == "sentinel" else Channel
+    channel = base.__new__(base)
+    channel.connection = connection.transport
+    channel._registered = False
+    for option in channel.from_transport_options:
+        if option in connection.transport_options:
+            setattr(channel, option, connection.transport_options[option])
+    channel.socket_timeout = channel.socket_connect_timeout = timeout_ms / 1000
+    return channel

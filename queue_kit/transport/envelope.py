@@ -1,0 +1,117 @@
+"""Between kombu's messages and jobs: what is read from a message when it is put, and what is added when it is claimed.
+
+Headers are changed here, never in a script: Lua's JSON turns an empty list into an object.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from kombu.utils.json import dumps, loads
+from kombu.utils.uuid import uuid
+
+from queue_kit.store import Call, Claimed, Message, Moves, When
+from queue_kit.store.moves import Added
+from queue_kit.transport.kit import Run
+
+logger = logging.getLogger(__name__)
+
+#: Property of a message that carries what queue_kit adds to it, between sender and channel and between channel and task.
+PROPERTY: Final = "queue_kit"
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One message on its way into Redis."""
+
+    id: str
+    message: Message
+    when: When
+    priority: int
+    expires_at_ms: int | None
+    correlation_id: str
+
+    def add(self, moves: Moves) -> Call[Added]:
+        """The move that makes a new job of it."""
+        return moves.add(
+            self.id, self.message, priority=self.priority, when=self.when,
+            expires_at_ms=self.expires_at_ms, correlation_id=self.correlation_id,
+        )  # fmt: skip
+
+    def move(self, moves: Moves, run: Run) -> Call[str]:
+        """The move of the very job that publishes it: a retry, or, with a deeper nesting, its replacement."""
+        retried = self.message.nesting <= run.nesting
+        return moves.retry(self.id, run.token, self.when, message=self.message, counted=retried)
+
+
+def post(message: dict[str, Any], queue: str, priority: int) -> Posting:
+    """Read what the scripts need from a kombu message; the message itself stays opaque to them."""
+    headers = message.get("headers") or {}
+    properties = message["properties"]
+    ours = properties.pop(PROPERTY, None) or {}
+    tag = properties.pop("delivery_tag", None)
+    nesting = headers.get("replaced_task_nesting") or 0
+    return Posting(
+        id=str(headers.get("id") or tag or uuid()),
+        message=Message(dumps(message), queue, str(headers.get("task") or ""), int(nesting)),
+        when=When(ours.get("delay_ms"), None) if "delay_ms" in ours else When(None, _instant_ms(headers.get("eta"))),
+        priority=priority,
+        expires_at_ms=_instant_ms(headers.get("expires")),
+        correlation_id=str((headers.get(PROPERTY) or {}).get("correlation_id", "")),
+    )
+
+
+def _instant_ms(text: Any) -> int | None:
+    """Milliseconds of an ISO 8601 instant; ``None`` for none, and for what is none: the worker refuses that by name."""
+    if not isinstance(text, str):
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is None:
+            instant = instant.replace(tzinfo=timezone.utc)
+        return int(instant.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def open_message(claimed: Claimed) -> dict[str, Any]:
+    """Rebuild the kombu message of a claimed job, with the lease token as delivery tag and the job's counters.
+
+    :raises ValueError: when it is no message of kombu's.
+    """
+    message = loads(claimed.message)
+    if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
+        raise ValueError("it is not a kombu message")
+    properties, headers = message["properties"], message.get("headers")
+    info = properties.setdefault("delivery_info", {})
+    info["redelivered"] = claimed.stalled_count > 0
+    properties["delivery_tag"] = claimed.token
+    properties[PROPERTY] = {
+        "token": claimed.token,
+        "queue": claimed.queue,
+        "attempts_started": claimed.attempts_started,
+        "attempts_made": claimed.attempts_made,
+        "stalled_count": claimed.stalled_count,
+        "replays": claimed.replays,
+    }
+    if isinstance(headers, dict):
+        if _instant_ms(headers.get("eta")) is not None:
+            headers["eta"] = None  # it has passed: the job waited in Redis, and must not wait again in this worker
+        if not claimed.expires:
+            headers["expires"] = None
+    return message
+
+
+def log_duplicate(posting: Posting, added: Added) -> None:
+    """One line for an id that was there already."""
+    if added.outcome == "duplicated":
+        logger.info("job %s[%s] is there already: %s", posting.message.name, posting.id, added.state)
+
+
+def ignore_answer(answer: Any) -> None:
+    """For settles whose answer changes nothing; a refusal is still told."""
+    if isinstance(answer, Exception):
+        logger.error("a settle was refused by Redis: %s", answer)

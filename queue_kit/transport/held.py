@@ -1,0 +1,152 @@
+"""The jobs that this worker holds leases of, and the moves it still has to send; without one registry of them, a
+reconnect would forget what runs and a settle could be lost with the socket it was written to.
+
+It belongs to the worker, not to a channel: channels come and go with connections, leases do not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from queue_kit.store import Call, Claimed, Ledger, Room, Traits
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class HeldJob:
+    """One lease of this worker. ``ended``: its settle is decided, if perhaps not yet answered."""
+
+    claimed: Claimed
+    name: str
+    suspect: bool
+    begun: bool
+    ended: bool = False
+    lost: bool = False
+    cancel: str = ""
+    held_since: float = field(default_factory=time.monotonic)
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A move to be sent, and what to do with the answer."""
+
+    call: Call[Any]
+    answered: Callable[[Any], None]
+    since: float = field(default_factory=time.monotonic)
+
+
+class Held:
+    """Registry of leases and outbox of settles. Any thread may call it; sending is up to the poller and the keeper."""
+
+    def __init__(self, worker: str, max_stalled: int, max_suspects: int) -> None:
+        self.worker = worker
+        self.traits = Traits()
+        self.slots: Callable[[], int] = lambda: 1
+        self.wake: Callable[[], None] = lambda: None
+        self.may_reserve = False
+        self.ledger: Callable[[], Ledger] = _no_ledger
+        self.beat_at = time.monotonic()
+        self.lost_claims: set[str] = set()
+        self._max_stalled = max_stalled
+        self._max_suspects = max_suspects
+        self._jobs: dict[str, HeldJob] = {}
+        self._pending: deque[Pending] = deque()
+        self._claims = itertools.count(1)
+        self._quiet_until = 0.0
+
+    def next_claim(self) -> str:
+        """A token base that no other claim of any worker has."""
+        return f"{self.worker}.{next(self._claims)}"
+
+    def take(self, claimed: Claimed, name: str) -> HeldJob:
+        """Register a job that a claim has brought."""
+        suspect = 0 < claimed.stalled_count >= self._max_stalled
+        job = HeldJob(claimed, name, suspect, claimed.begun)
+        self._jobs[claimed.token] = job
+        return job
+
+    def get(self, token: str) -> HeldJob | None:
+        return self._jobs.get(token)
+
+    def drop(self, job: HeldJob) -> None:
+        """Forget a job: its lease is over, or another's."""
+        self._jobs.pop(job.claimed.token, None)
+
+    def jobs(self) -> list[HeldJob]:
+        """A snapshot; safe while other threads take and drop."""
+        return list(self._jobs.values())
+
+    def live(self) -> list[HeldJob]:
+        """Jobs that occupy a slot or a place in line: not settled yet."""
+        return [job for job in self.jobs() if not job.ended]
+
+    def room(self, prefetch: int) -> Room:
+        """What a claim may take now. ``prefetch`` 0 stands for no limit, which is bounded by the slots."""
+        live, slots = self.live(), self.slots()
+        most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
+        limit = most - len(live)
+        begin = slots - sum(job.begun for job in live)
+        suspects = self._max_suspects - sum(job.suspect for job in live)
+        return Room(max(0, limit), max(0, begin), max(0, suspects), frozenset(job.claimed.id for job in live))
+
+    def settle(self, job: HeldJob, call: Call[Any], answered: Callable[[Any], None]) -> None:
+        """Queue the move that ends this lease; the job's slot is free from now on."""
+        job.ended = True
+        self.post(call, answered)
+
+    def post(self, call: Call[Any], answered: Callable[[Any], None] = lambda answer: None) -> None:
+        """Queue a move that is sent with the settles."""
+        self._pending.append(Pending(call, answered))
+        self.wake()
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether settles wait to be sent, and may be: not just after Redis has refused one."""
+        return bool(self._pending) and time.monotonic() >= self._quiet_until
+
+    def stale_pending(self, older_than_s: float) -> bool:
+        """Whether a settle has waited this long: whoever should have sent it is busy, or gone."""
+        try:
+            return self.has_pending and time.monotonic() - self._pending[0].since >= older_than_s
+        except IndexError:
+            return False
+
+    def take_pending(self, most: int = 500) -> list[Pending]:
+        """Take settles out to send them; :meth:`put_back` what was not answered. Each is taken by one thread only."""
+        taken: list[Pending] = []
+        while self.has_pending and len(taken) < most:
+            try:
+                taken.append(self._pending.popleft())
+            except IndexError:
+                break  # another thread was quicker
+        return taken
+
+    def put_back(self, pending: list[Pending], pause_s: float = 0.0) -> None:
+        """Settles whose fate is unknown go first again: a script answers a second one with ``moved``."""
+        self._quiet_until = time.monotonic() + pause_s
+        self._pending.extendleft(reversed(pending))
+
+    def answer(self, pending: list[Pending], replies: list[Any]) -> None:
+        """Hand each reply on. One that Redis refused (read-only, disk full) is sent again after a second."""
+        refused = [item for item, reply in zip(pending, replies, strict=True) if isinstance(reply, Exception)]
+        if refused:
+            logger.error("settles refused by Redis, to be sent again: %s", [r for r in replies if isinstance(r, Exception)][0])
+            self.put_back(refused, pause_s=1.0)
+        for item, reply in zip(pending, replies, strict=True):
+            if not isinstance(reply, Exception):
+                item.answered(reply)
+
+    def beat(self) -> None:
+        """The main loop lives."""
+        self.beat_at = time.monotonic()
+
+
+def _no_ledger() -> Ledger:
+    raise RuntimeError("the worker has not connected yet")

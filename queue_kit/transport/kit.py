@@ -1,0 +1,56 @@
+"""What one Celery app and its connections share; without it a second app in the process would trip over the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from queue_kit.settings import Settings
+from queue_kit.store import Keys, Message, Moves, When
+from queue_kit.rules.lease import renewal_interval_ms
+
+if TYPE_CHECKING:
+    from queue_kit.transport.held import Held
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """One execution of a job in this process, under one lease."""
+
+    id: str
+    token: str
+    facts: dict[str, Any]
+    nesting: int = 0
+    moved: bool = False
+    replaced: bool = False
+    unsent: tuple[Message, When] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Kit:
+    """One app's settings, moves and key names, with what this process runs and holds.
+
+    ``running`` maps the id of each job that this very process executes to its run: a publish under that id moves the job.
+    ``held`` is the worker's registry of leases; ``None`` in a process that only sends.
+    """
+
+    settings: Settings
+    is_task_queue: Callable[[str], bool]
+    moves: Moves
+    keys: Keys
+    held: Held | None = None
+    running: dict[str, Run] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings, is_task_queue: Callable[[str], bool]) -> Kit:
+        """Make the kit of an app from its settings."""
+        moves = Moves(
+            prefix=settings.queue_prefix,
+            lease_ms=settings.worker_lock_duration_ms,
+            renewal_ms=renewal_interval_ms(settings.worker_lock_duration_ms),
+            reap_ms=settings.worker_stalled_interval_ms,
+            max_stalled=settings.worker_max_stalled_count,
+            dead_letters=settings.dead_letter_max_entries,
+        )
+        return cls(settings, is_task_queue, moves, Keys(settings.queue_prefix))

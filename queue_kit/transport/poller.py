@@ -1,0 +1,98 @@
+"""Waits for work on the sockets of all channels; unlike kombu's, it never leaves an answer unread, since a job could be
+in it, and it can be woken when a settle frees a slot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from queue import Empty
+from typing import Any
+
+from kombu.transport import redis as stock
+from kombu.utils.eventio import READ
+
+
+class JobPoller(stock.MultiChannelPoller):  # type: ignore[misc]
+    """One per connection, shared by its channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wake_fds: tuple[int, int] | None = None
+
+    def on_poll_start(self) -> None:
+        for channel in self._channels:
+            if channel.active_queues:
+                if channel.wants_to_send():
+                    self._register_BRPOP(channel)
+                channel.settle_beside_wait()
+            if channel.active_fanout_queues:
+                self._register_LISTEN(channel)
+
+    def on_readable(self, fileno: int) -> None:
+        known = self._fd_to_chan.get(fileno)
+        if known is not None:
+            channel, kind = known
+            channel.handlers[kind]()
+
+    def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
+        """One wait without an event loop (gevent, plain consumers): until a message, a wake-up or ``timeout``.
+
+        :raises queue.Empty: when nothing was delivered.
+        """
+        wake_fd = self._waker()
+        self._in_protected_read = True
+        try:
+            self.on_poll_start()
+            delivered = False
+            for fileno, event in self.poller.poll(timeout) or ():
+                if fileno == wake_fd:
+                    os.read(wake_fd, 4096)
+                else:
+                    delivered = bool(self.handle_event(fileno, event)) or delivered
+            if not delivered:
+                self.maybe_check_brpop_health()
+                raise Empty()
+        finally:
+            self._in_protected_read = False
+            while self.after_read:
+                self.after_read.pop()()
+
+    def handle_event(self, fileno: int, event: int) -> Any:
+        known = self._fd_to_chan.get(fileno)
+        if known is None:
+            return None
+        if event & READ:
+            self.on_readable(fileno)
+            return self
+        known[0]._poll_error(known[1])
+        return None
+
+    def wake(self) -> None:
+        """End the wait of :meth:`get`, from any thread."""
+        if self._wake_fds is not None:
+            try:
+                os.write(self._wake_fds[1], b"w")
+            except BlockingIOError:
+                pass  # it is full of wake-ups already
+
+    def close(self) -> None:
+        super().close()
+        if self._wake_fds is not None:
+            fds, self._wake_fds = self._wake_fds, None
+            for fd in fds:
+                os.close(fd)
+
+    def _waker(self) -> int:
+        if self._wake_fds is None:
+            self._wake_fds = os.pipe()
+            for fd in self._wake_fds:
+                os.set_blocking(fd, False)
+            self.poller.register(self._wake_fds[0], READ)
+        return self._wake_fds[0]
+
+    def maybe_restore_messages(self) -> None:
+        """Do nothing: leases have a reaper."""
+
+    def _update_brpop_polling(self) -> None:
+        """Do nothing: an answer is read whether or not there is room, since it never holds more than was asked for."""

@@ -1,0 +1,140 @@
+"""Celery's consumer, for a worker whose leases outlive a connection; stock code drops what runs when a socket breaks, and
+deletes what it cannot read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import signals
+from celery.exceptions import NotRegistered
+from celery.utils.imports import symbol_by_name
+from celery.utils.log import get_logger
+from celery.worker.consumer import Consumer as StockConsumer
+
+from queue_kit.rules.outcome import Failure
+from queue_kit.states import Cause
+from queue_kit.store import Traits
+from queue_kit.transport.held import HeldJob
+from queue_kit.worker.request import JobRequest
+from queue_kit.worker.settle import Settler
+
+logger = get_logger(__name__)
+
+
+class Consumer(StockConsumer):  # type: ignore[misc]
+    """Claims jobs for one worker."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kit = self.app.queue_kit
+        self.held = self.kit.held
+        self.settler = Settler(self.kit, self.held)
+        self.held.slots = lambda: self.pool.num_processes
+        self.held.may_reserve = self.controller.semaphore is not None
+
+    # -- connection ---------------------------------------------------------------------------------------------------
+
+    def connect(self) -> Any:
+        """Connect, and let the worker's roles follow to the server that answered."""
+        connection = super().connect()
+        self.controller.queue_kit.connected(connection)
+        if self.hub is None:
+            self.held.wake = connection.transport.cycle.wake
+        return connection
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Wait for Redis with a bounded, growing pause; the loop lives while it waits."""
+        conn.ensure_connection = _patient(conn.ensure_connection, self)
+        return super().ensure_connected(conn)
+
+    def on_close(self) -> None:
+        """A connection is gone. What runs, what is in line and its leases belong to the worker: nothing is dropped."""
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        self.held.beat()
+        super().on_connection_error_after_connected(exc)
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def update_strategies(self) -> None:
+        """Give every task our request class, and remember which ask to run at most once or at a limited rate."""
+        tasks = self.app.tasks.values()
+        once = self.held.traits.once | {task.name for task in tasks if not task.acks_late}
+        limited = frozenset(task.name for task in tasks if getattr(task, "rate_limit", None))
+        self.held.traits = Traits(once=once, reserve=limited if not self.disable_rate_limits else frozenset())
+        for task in tasks:
+            task.acks_late = True
+            task.Request = _request_class(symbol_by_name(task.Request))
+        super().update_strategies()
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:
+        """A job without a ``task`` header, or whose headers are none."""
+        job = self._job(message)
+        if job is None:
+            return super().on_unknown_message(body, message)
+        logger.error("job %s is no task message: %s", job.claimed.id, self._message_report(body, message))
+        self._refuse(job, Cause.MALFORMED, "InvalidTaskError", "the message has no `task` header")
+        signals.task_rejected.send(sender=self, message=message, exc=None)
+
+    def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """A job whose task this worker does not know: a dead letter, and its callers are told."""
+        job = self._job(message)
+        if job is None:
+            return super().on_unknown_task(body, message, exc)
+        name = message.headers["task"]
+        logger.error("job %s asks for the task %r, which is not registered here", job.claimed.id, name)
+        self._refuse(job, Cause.UNKNOWN_TASK, NotRegistered.__name__, f"no task named {name} is registered in the worker")
+        if self.event_dispatcher:
+            self.event_dispatcher.send("task-failed", uuid=job.claimed.id, exception=f"NotRegistered({name!r})")
+        signals.task_unknown.send(sender=self, message=message, exc=exc, name=name, id=job.claimed.id)
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """A job whose headers or body cannot be used: an unusable eta, a content type that is not accepted."""
+        job = self._job(message)
+        if job is None:
+            return super().on_invalid_task(body, message, exc)
+        logger.error("job %s[%s] is malformed: %r", job.name, job.claimed.id, exc)
+        self._refuse(job, Cause.MALFORMED, type(exc).__name__, str(exc))
+        signals.task_rejected.send(sender=self, message=message, exc=exc)
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """A job whose body cannot be decoded."""
+        job = self._job(message)
+        if job is None:
+            return super().on_decode_error(message, exc)
+        logger.critical("the body of job %s[%s] cannot be decoded: %r", job.name, job.claimed.id, exc)
+        self._refuse(job, Cause.MALFORMED, type(exc).__name__, f"the body cannot be decoded: {exc}")
+        signals.task_rejected.send(sender=self, message=message, exc=exc)
+
+    def _job(self, message: Any) -> HeldJob | None:
+        job: HeldJob | None = self.held.get(message.delivery_tag)
+        return job
+
+    def _refuse(self, job: HeldJob, cause: Cause, error_class: str, reason: str) -> None:
+        if not job.begun and not self.settler.begin(job):
+            return
+        self.settler.fail(job, Failure(error_class, reason, "", cause, False), tell=True)
+
+
+def _request_class(base: type) -> type:
+    """Our request mixed over the task's own, which is usually Celery's."""
+    if issubclass(base, JobRequest):
+        return base
+    return JobRequest if base in JobRequest.__mro__ else type("JobRequest", (JobRequest, base), {})
+
+
+def _patient(ensure: Any, consumer: Consumer) -> Any:
+    """``ensure_connection`` with short steps, and a beat at each."""
+    longest_s = consumer.kit.settings.redis_retry_max_ms / 1000
+
+    def ensure_connection(errback: Any = None, max_retries: Any = None, callback: Any = None, **kwargs: Any) -> Any:
+        def beat() -> None:
+            consumer.held.beat()
+            if callback is not None:
+                callback()
+
+        steps = {"interval_start": min(0.5, longest_s), "interval_step": 0.5, "interval_max": longest_s}
+        return ensure(errback, max_retries, callback=beat, **{**kwargs, **steps})
+
+    return ensure_connection

@@ -1,0 +1,71 @@
+"""Renews the leases of what this worker runs; without it a long job would be given to another worker while it runs here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from redis import Redis
+
+from queue_kit.rules.lease import may_renew
+from queue_kit.transport.channel import settle_all
+from queue_kit.transport.held import Held, HeldJob
+from queue_kit.transport.kit import Kit
+from queue_kit.worker.role import Role
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 500  # leases renewed by one script, so that it stays short
+
+
+class Keeper(Role):
+    """Renews each quarter of a lease, and sends settles that the main loop cannot: while it shuts down or reconnects."""
+
+    name = "keeper"
+
+    def __init__(self, open_client: Callable[[], Redis], kit: Kit, held: Held) -> None:
+        super().__init__(open_client, min(kit.moves.renewal_ms / 1000, 0.25))
+        self._moves, self._held = kit.moves, held
+        self._renewal_s = kit.moves.renewal_ms / 1000
+        self._renewed_at = time.monotonic()
+        self._told_hung = False
+        self.busy: Callable[[], bool] = lambda: False
+
+    def tick(self) -> None:
+        """Renew if it is time, then send what waits to be settled."""
+        now = time.monotonic()
+        if now - self._renewed_at >= self._renewal_s - self._every_s / 2 and self._loop_lives(now):
+            self.renew()
+            self._renewed_at = now
+        if self._held.stale_pending(self._every_s):
+            settle_all(self._held, self.ledger)
+
+    def flush(self) -> None:
+        """Send the last settles, after the main loop and the pool are gone."""
+        if self._held.has_pending:
+            settle_all(self._held, self.ledger)
+
+    def renew(self) -> None:
+        """Renew every lease held, in few round trips."""
+        jobs = [job for job in self._held.jobs() if not job.lost]
+        for start in range(0, len(jobs), _BATCH):
+            batch = jobs[start : start + _BATCH]
+            words = self.ledger.run(self._moves.renew((job.claimed.id, job.claimed.token) for job in batch))
+            self._read(batch, words)
+
+    def _read(self, jobs: Sequence[HeldJob], words: Sequence[str]) -> None:
+        for job, word in zip(jobs, words, strict=True):
+            if word.startswith("cancel:"):
+                job.cancel = word.partition(":")[2]
+            elif word in ("lost", "gone") and not job.ended:
+                job.lost = True
+                logger.warning("the lease of job %s[%s] is lost while it runs", job.name, job.claimed.id)
+
+    def _loop_lives(self, now: float) -> bool:
+        """Whether the main loop has shown itself within a lease; where jobs run inside it, a running job counts."""
+        lives = self.busy() or may_renew((now - self._held.beat_at) * 1000, self._moves.lease_ms)
+        if not lives and not self._told_hung:
+            logger.error("the main loop has not moved for longer than a lease: its leases are no longer renewed")
+        self._told_hung = not lives
+        return lives

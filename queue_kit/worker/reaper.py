@@ -1,0 +1,32 @@
+"""Returns the jobs of workers that are gone; without it a job whose worker was killed would stay active for ever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from redis import Redis
+
+from queue_kit.transport.kit import Kit
+from queue_kit.worker.role import Role
+
+logger = logging.getLogger(__name__)
+
+
+class Reaper(Role):
+    """Looks for leases that ran out. Every worker has one; the script makes any number of them safe."""
+
+    name = "reaper"
+
+    def __init__(self, open_client: Callable[[], Redis], kit: Kit) -> None:
+        super().__init__(open_client, kit.moves.reap_ms / 1000)
+        self._moves = kit.moves
+
+    def tick(self) -> None:
+        """Stall what has run out."""
+        for found in self.ledger.run(self._moves.reap()):
+            logger.warning(
+                "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome
+            )
+            if found.trouble:
+                logger.error("the dead letter of job %s could not be written: %s", found.id, found.trouble)

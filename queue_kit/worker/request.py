@@ -1,0 +1,303 @@
+"""One job in the worker's main process, from the pool's first word of it to the settle; stock Celery acknowledges here
+in nine places, ours decides in one and hands the move to the settler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from billiard.einfo import ExceptionInfo
+from celery import signals
+from celery.app.task import Context
+from celery.exceptions import (
+    Ignore, Reject, Retry, TaskRevokedError, Terminated, TimeLimitExceeded, WorkerLostError,
+)  # fmt: skip
+from celery.utils.log import get_logger
+from celery.utils.serialization import get_pickled_exception
+from celery.worker import state
+from celery.worker.request import Request as StockRequest
+from kombu.utils.encoding import safe_repr
+from kombu.utils.json import dumps, loads
+
+from queue_kit.policy import RetryPolicy
+from queue_kit.rules import backoff
+from queue_kit.rules.outcome import Fail, Failure, decide
+from queue_kit.states import Cause
+from queue_kit.store import Message, When
+from queue_kit.transport.envelope import PROPERTY
+from queue_kit.transport.held import HeldJob
+from queue_kit.worker.failure import failure_of, unwrapped
+from queue_kit.worker.settle import Settler
+from queue_kit.worker.task import policy_of
+from queue_kit.worker.trace import LeaseLost, Report, trace_job
+
+logger = get_logger(__name__)
+
+
+class JobRequest(StockRequest):  # type: ignore[misc]
+    """Mixed over a task's own request class. A message that is no job (a broadcast) keeps the stock behaviour."""
+
+    job: HeldJob | None = None
+    settler: Settler
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Celery's factory overrides two methods in the class that it makes for each task; ours are put back."""
+        super().__init_subclass__(**kwargs)
+        if cls.__qualname__.startswith("create_request_cls."):
+            del cls.execute_using_pool, cls.on_success
+
+    def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(message, *args, **kwargs)
+        self.job = self._app.queue_kit.held.get(message.delivery_tag)
+        if self.job is not None:
+            self.settler = Settler(self._app.queue_kit, self._app.queue_kit.held)
+
+    @property
+    def policy(self) -> RetryPolicy | None:
+        """The retry policy of a declared job; ``None`` for a plain task."""
+        ours = self.request_dict.get(PROPERTY)
+        return policy_of(self.task, {PROPERTY: ours} if ours else None, self._app.queue_kit.settings)
+
+    # -- into the pool ------------------------------------------------------------------------------------------------
+
+    def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
+        """Hand the job to the pool.
+
+        :raises TaskRevokedError: when it will not run here: revoked, expired, or its reservation was lost.
+        """
+        if self.job is None:
+            return super().execute_using_pool(pool, **kwargs)
+        if self.revoked() or not self.settler.begin(self.job):
+            state.task_ready(self)
+            raise TaskRevokedError(self.id)
+        hard, soft = self.time_limits
+        result = pool.apply_async(
+            trace_job,
+            args=(self.type, self.id, self.request_dict, self.body, self.content_type, self.content_encoding),
+            accept_callback=self.on_accepted,
+            timeout_callback=self.on_timeout,
+            callback=self.on_success,
+            error_callback=self.on_failure,
+            soft_timeout=soft or self.task.soft_time_limit,
+            timeout=hard or self.task.time_limit,
+            correlation_id=self.id,
+        )
+        self._apply_result = None if result is None else ref(result)
+        return result
+
+    def maybe_expire(self) -> bool:
+        """Whether it has expired since the claim. Its id is not added to the revoked: a replay may run on this worker."""
+        known = self.id in state.revoked
+        expired = bool(super().maybe_expire())
+        if expired and not known:
+            state.revoked.discard(self.id)
+        return expired
+
+    # -- out of the pool ----------------------------------------------------------------------------------------------
+
+    def on_success(self, outcome: Any, **kwargs: Any) -> None:
+        """The pool has run the function, to whatever end."""
+        if self.job is None:
+            return super().on_success(outcome, **kwargs)
+        if self.job.ended or isinstance(outcome, ExceptionInfo):
+            return self.on_failure(outcome)
+        failed, retval, runtime, report = outcome
+        if failed:
+            return self._on_raised(retval, report)
+        state.task_ready(self, successful=True)
+        if report.moved:
+            self._settle_once(self.settler.moved)
+        else:
+            self._settle_once(self.settler.complete)
+        self.send_event("task-succeeded", result=retval, runtime=runtime)
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """The pool could not run it to an end, or lost the process that did."""
+        if self.job is None:
+            return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+        if self.job.ended:
+            return state.task_ready(self)
+        failure = failure_of(exc_info.exception, exc_info.traceback)
+        self._on_raised(exc_info, Report(failure, stored=return_ok))
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """A time limit was passed. The hard one ends the run; its process is being killed."""
+        if self.job is None or soft:
+            return super().on_timeout(soft, timeout)
+        if not self.job.ended:
+            try:
+                raise TimeLimitExceeded(timeout)
+            except TimeLimitExceeded:
+                self.on_failure(ExceptionInfo())
+
+    def _on_raised(self, exc_info: Any, report: Report) -> None:
+        assert self.job is not None
+        state.task_ready(self)
+        error = unwrapped(exc_info.exception)
+        if isinstance(error, Retry):
+            self.on_retry(exc_info)
+        elif isinstance(error, LeaseLost) or isinstance(getattr(error, "reason", None), LeaseLost):
+            self.job.lost = True
+            logger.warning("the outcome of %s[%s] is refused: its lease was lost", self.name, self.id)
+            self._settle_once(self.settler.moved)
+        elif isinstance(error, Ignore):
+            self._on_ignored(report)
+        elif isinstance(error, WorkerLostError):
+            self._on_lost(error)
+        elif isinstance(error, (Terminated, SystemExit, KeyboardInterrupt)):
+            self._on_terminated(error)
+        elif isinstance(error, Reject):
+            self._on_rejected(error, exc_info, report)
+        else:
+            self._on_error(error, exc_info, report)
+
+    def on_retry(self, exc_info: Any) -> None:
+        """The run has published its retry, and with it moved the job."""
+        if self.job is not None:
+            self._settle_once(self.settler.moved)
+        super().on_retry(exc_info)
+
+    def _on_ignored(self, report: Report) -> None:
+        if report.moved:
+            self._settle_once(self.settler.moved)
+        elif report.replaced:
+            self._settle_once(self.settler.replace)
+        else:
+            self._settle_once(self.settler.complete)
+
+    def _on_terminated(self, error: BaseException) -> None:
+        """Killed by our own signal: for a revoke, else because this worker is being shut down."""
+        if isinstance(error, Terminated) and not self._already_revoked and not self._already_cancelled:
+            self._announce_revoked("terminated", True, str(error), False)
+        else:
+            self._on_lost(error)
+
+    def _on_lost(self, error: BaseException) -> None:
+        """The process that ran the job is gone: a stall, unless our own shutdown took it."""
+        if self._already_cancelled or state.should_terminate:
+            return self._settle_once(self.settler.release)
+        logger.warning("the process that ran %s[%s] was lost: %s", self.name, self.id, error)
+        self._settle_once(self.settler.stall)
+
+    def _on_rejected(self, error: Reject, exc_info: Any, report: Report) -> None:
+        if error.requeue:
+            self._settle_once(lambda job: self.settler.release(job, "tail"))
+            self.send_event("task-rejected", requeue=True)
+        elif report.unsent is not None:
+            self._retry_here(*report.unsent, error.reason, exc_info)
+        else:
+            self._fail(error, exc_info, Fail(Cause.NON_RETRYABLE, exhausted=False), report, stored=False)
+
+    def _on_error(self, error: BaseException, exc_info: Any, report: Report) -> None:
+        policy, made = self.policy, (self.request_dict.get("retries") or 0) + 1
+        failure = report.failure or failure_of(error, exc_info.traceback)
+        if report.unsent is not None:
+            return self._retry_here(*report.unsent, error, exc_info)
+        if policy is not None and not report.stored:
+            if not isinstance(decide(failure, made, policy.attempts), Fail):
+                delay = backoff.delay_ms(policy.backoff, made)
+                return self._retry_here(self._next_message(), When(delay_ms=delay), error, exc_info)
+        self._fail(error, exc_info, self._end_of(failure, policy, made), report, stored=report.stored)
+
+    def _end_of(self, failure: Failure, policy: RetryPolicy | None, made: int) -> Fail:
+        """Why a run that will not be repeated has failed. A plain task has no attempts left once it has retried enough."""
+        if policy is None:
+            tried_again = made > 1 and self.task.max_retries is not None and made > self.task.max_retries
+            if failure.cause is Cause.EXHAUSTED and not tried_again:
+                return Fail(Cause.NON_RETRYABLE, exhausted=False)
+            return Fail(failure.cause, exhausted=tried_again)
+        end = decide(failure, made, policy.attempts)
+        return end if isinstance(end, Fail) else Fail(failure.cause, exhausted=False)
+
+    # -- endings ------------------------------------------------------------------------------------------------------
+
+    def _settle_once(self, settle: Any) -> None:
+        assert self.job is not None
+        if not self.job.ended:
+            settle(self.job)
+
+    def _next_message(self) -> Message:
+        """The job's message with one more retry counted, as ``Task.retry`` would have sent it."""
+        assert self.job is not None
+        message = loads(self.job.claimed.message)
+        message["headers"]["retries"] = (message["headers"].get("retries") or 0) + 1
+        message["headers"]["eta"] = None
+        nesting = message["headers"].get("replaced_task_nesting") or 0
+        return Message(dumps(message), self.job.claimed.queue, self.job.name, nesting)
+
+    def _retry_here(self, message: Message, when: When, error: Any, exc_info: Any) -> None:
+        """The retry that the run could not make itself."""
+        reason = failure_of(error).reason
+        self._settle_once(lambda job: self.settler.retry(job, message, when, reason))
+        context = self._context
+        if self.store_errors:
+            self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=context)
+        self.send_event("task-retried", exception=safe_repr(error), traceback=str(exc_info.traceback))
+        retry = Retry(exc=error, when=(when.delay_ms or 0) / 1000)
+        self._with_context(lambda: signals.task_retry.send(self.task, request=context, reason=retry, einfo=exc_info))
+
+    def _fail(self, error: BaseException, exc_info: Any, end: Fail, report: Report, *, stored: bool) -> None:
+        failure = report.failure or failure_of(error, exc_info.traceback)
+        failure = Failure(failure.error_class, failure.message, failure.stack, end.cause, failure.retryable)
+        self._settle_once(lambda job: self.settler.fail(job, failure, exhausted=end.exhausted))
+        for job_id in self._canvas_ids():
+            self.settler.fail_replaced(job_id, failure)
+        if not stored:
+            self._tell_failure(error, exc_info)
+        self.send_event(
+            "task-failed", exception=safe_repr(get_pickled_exception(error)), traceback=exc_info.traceback
+        )
+
+    def _tell_failure(self, error: BaseException, exc_info: Any) -> None:
+        """What the run would have told if it could: the result, errbacks, the chord, and Celery's signal."""
+        logger.error("job %s[%s] failed: %r", self.name, self.id, error)
+        self.task.backend.mark_as_failure(self.id, error, request=self._context, store_result=self.store_errors)
+        if isinstance(error, TimeLimitExceeded):
+            self.task.on_failure(error, self.id, self.args, self.kwargs, exc_info)
+        self._with_context(
+            lambda: signals.task_failure.send(
+                sender=self.task, task_id=self.id, exception=error, args=self.args, kwargs=self.kwargs,
+                traceback=exc_info.traceback, einfo=exc_info,
+            )
+        )  # fmt: skip
+
+    def _with_context(self, tell: Any) -> None:
+        self.task.request_stack.push(self._context)
+        try:
+            tell()
+        finally:
+            self.task.request_stack.pop()
+
+    def _canvas_ids(self) -> list[str]:
+        """Ids that this job was a step towards: one of them may be a job that replaced itself by this canvas."""
+        _, _, embed = self._payload
+        steps = list((embed or {}).get("chain") or [])
+        if (embed or {}).get("chord"):
+            steps.append(embed["chord"])
+        return [step["options"]["task_id"] for step in steps if (step.get("options") or {}).get("task_id")]
+
+    def acknowledge(self) -> None:
+        """Celery's word for "done with it"; where it comes from a path that is not ours, the job is complete."""
+        if self.job is None:
+            super().acknowledge()
+        elif not self.acknowledged:
+            self.acknowledged = True
+            self._settle_once(self.settler.complete)
+
+    def reject(self, requeue: bool = False) -> None:
+        """Celery's word for "not done": back to the tail, or failed."""
+        if self.job is None:
+            return super().reject(requeue)
+        if not self.acknowledged:
+            self.acknowledged = True
+            error = Reject("rejected", requeue=requeue)
+            if requeue:
+                self._settle_once(lambda job: self.settler.release(job, "tail"))
+            else:
+                self._settle_once(lambda job: self.settler.fail(job, failure_of(error), tell=True))
+
+    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
+        if self.job is not None:
+            self._settle_once(lambda job: self.settler.cancel(job, "expired" if expired else "revoked"))
+        super()._announce_revoked(reason, terminated, signum, expired)

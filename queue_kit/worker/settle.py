@@ -1,0 +1,98 @@
+"""The one place that settles a job; without it some path would acknowledge what another had already failed."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any, Literal
+
+from redis.exceptions import RedisError
+
+from queue_kit.rules.outcome import Failure
+from queue_kit.store import Call, Message, When
+from queue_kit.transport.held import Held, HeldJob
+from queue_kit.transport.kit import Kit
+
+logger = logging.getLogger(__name__)
+
+
+class Settler:
+    """Turns each decision about a held job into one move, and reads what Redis says to it."""
+
+    def __init__(self, kit: Kit, held: Held) -> None:
+        self._kit, self._held, self._moves = kit, held, kit.moves
+
+    def begin(self, job: HeldJob) -> bool:
+        """Begin a reserved job, just before it reaches the pool; answer whether it may run."""
+        if job.begun:
+            return not job.ended
+        try:
+            word, _ = self._held.ledger().run(
+                self._moves.begin(job.claimed.id, job.claimed.token, job.name in self._held.traits.once)
+            )
+        except RedisError as error:
+            logger.warning("job %s[%s] could not be begun and goes back: %s", job.name, job.claimed.id, error)
+            self.release(job)
+            return False
+        job.begun = word == "ok"
+        if not job.begun:
+            job.ended = True
+            self._held.drop(job)
+        return job.begun
+
+    def complete(self, job: HeldJob) -> None:
+        """The run is over and did what it was for."""
+        self._send(job, self._moves.complete(job.claimed.id, job.claimed.token))
+
+    def retry(self, job: HeldJob, message: Message, when: When, reason: str, cause: str = "retried") -> None:
+        """The worker itself makes the next attempt of a run that could not."""
+        call = self._moves.retry(job.claimed.id, job.claimed.token, when, message=message, cause=cause, reason=reason)
+        self._send(job, call)
+
+    def moved(self, job: HeldJob) -> None:
+        """The run has moved its own job on: a retry, or a replacement by one task. Nothing is left but our own account."""
+        job.ended = True
+        self._send(job, self._moves.nudge(job.claimed.queue))
+
+    def replace(self, job: HeldJob) -> None:
+        """The run replaced itself by a canvas, which will add the job's id again."""
+        self._send(job, self._moves.replace(job.claimed.id, job.claimed.token))
+
+    def release(self, job: HeldJob, side: Literal["head", "tail"] = "head", delay_ms: int | None = None) -> None:
+        """Give the job back, no attempt counted."""
+        self._send(job, self._moves.release(job.claimed.id, job.claimed.token, side=side, delay_ms=delay_ms))
+
+    def stall(self, job: HeldJob) -> None:
+        """The process that ran the job is gone."""
+        self._send(job, self._moves.stall(job.claimed.id, job.claimed.token))
+
+    def fail(self, job: HeldJob, failure: Failure, *, exhausted: bool = False, tell: bool = False) -> None:
+        """The job will not run again by itself. ``tell``: nobody has told those who wait for it."""
+        call = self._moves.fail(
+            job.claimed.id, job.claimed.token, failure.cause, failure.reason, error_class=failure.error_class,
+            stack=failure.stack, exhausted=exhausted, tell=tell,
+        )  # fmt: skip
+        self._send(job, call)
+
+    def cancel(self, job: HeldJob, cause: str) -> None:
+        """The holder will not run the job: revoked, or expired after the claim."""
+        self._send(job, self._moves.cancel(job.claimed.id, cause, job.claimed.token))
+
+    def fail_replaced(self, job_id: str, failure: Failure) -> None:
+        """A step of the canvas that replaced ``job_id`` has failed for good: so has that job."""
+        call = self._moves.fail(
+            job_id, "replaced", failure.cause, failure.reason, error_class=failure.error_class, stack=failure.stack
+        )
+        self._held.post(call)
+
+    def _send(self, job: HeldJob, call: Call[Any]) -> None:
+        self._held.settle(job, call, partial(self._answered, job, call.script.name))
+
+    def _answered(self, job: HeldJob, verb: str, answer: Any) -> None:
+        self._held.drop(job)
+        word, trouble = (answer.outcome, answer.trouble) if hasattr(answer, "outcome") else (answer, "")
+        if trouble:
+            logger.error("the dead letter of job %s[%s] could not be written: %s", job.name, job.claimed.id, trouble)
+        if word in ("lost", "gone") and not job.lost:
+            job.lost = True
+            logger.warning("%s of job %s[%s] refused: its lease was lost", verb, job.name, job.claimed.id)

@@ -1,0 +1,150 @@
+"""Declares jobs; without it each task would spell out Celery's options, and retry by Celery's whole seconds."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from celery import shared_task
+from celery.exceptions import Reject
+from pydantic import BaseModel, ValidationError
+
+from queue_kit.errors import InvalidPayload, NonRetryableError
+from queue_kit.policy import Backoff, RetryPolicy, exponential
+from queue_kit.rules.backoff import delay_ms
+from queue_kit.settings import Settings
+from queue_kit.transport.envelope import PROPERTY
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a job was declared with; ``None`` leaves it to the settings."""
+
+    name: str
+    queue: str | None
+    attempts: int | None
+    backoff: Backoff | None
+    payload: type[BaseModel] | None
+
+    def dump(self, payload: Any) -> dict[str, Any]:
+        """The payload as keyword arguments of the task.
+
+        :raises InvalidPayload: names each field at fault; values are not echoed.
+        """
+        if isinstance(payload, BaseModel):
+            payload = payload.model_dump(mode="json")
+        if payload is not None and not isinstance(payload, Mapping):
+            raise InvalidPayload(f"{self.name}: the payload must be a mapping or a {_model_name(self.payload)}")
+        fields = dict(payload or {})
+        return self.read(fields).model_dump(mode="json") if self.payload else fields
+
+    def read(self, fields: Mapping[str, Any]) -> BaseModel:
+        """The payload model of these fields.
+
+        :raises InvalidPayload: names each field at fault; values are not echoed.
+        """
+        assert self.payload is not None
+        try:
+            return self.payload.model_validate(dict(fields))
+        except ValidationError as error:
+            raise InvalidPayload(f"{self.name}: {_faults(error)}") from None
+
+
+def job(
+    name: str, *, queue: str | None = None, attempts: int | None = None, backoff: Backoff | None = None,
+    payload: type[BaseModel] | None = None, **options: Any,
+) -> Callable[[Callable[..., Any]], Any]:  # fmt: skip
+    """Declare a function as a job. The result is a Celery task, registered with every app as ``shared_task`` does.
+
+    :param name: how it is enqueued, such as ``"email.send"``.
+    :param queue: where it goes unless the call or ``task_routes`` says otherwise.
+    :param attempts: runs in all, the first included (setting ``JOB_ATTEMPTS``).
+    :param backoff: the waits between them (from ``JOB_BACKOFF_DELAY_MS``, doubling).
+    :param payload: a pydantic model; the function then takes one instance of it, else plain keyword arguments.
+    :param options: options of a Celery task. Explicit ``max_retries`` or ``retry_backoff`` win over the policy.
+    :raises ValueError: for ``attempts`` together with ``max_retries``, or a value out of range, naming it.
+    """
+    if attempts is not None:
+        RetryPolicy(attempts, backoff or exponential(0))
+        if "max_retries" in options:
+            raise ValueError("attempts: leave it out where max_retries is given; attempts counts the first run too")
+    declared = Declared(name, queue, attempts, backoff, payload)
+    options = {
+        "autoretry_for": (Exception,),
+        "dont_autoretry_for": (NonRetryableError, Reject),
+        "max_retries": None,
+        "retry_jitter": False,
+        **options,
+        "declared": declared,
+    }
+    if payload is not None:
+        options["typing"] = False
+    return lambda function: shared_task(name=name, **options)(_with_payload(function, declared))
+
+
+def _with_payload(function: Callable[..., Any], declared: Declared) -> Callable[..., Any]:
+    if declared.payload is None:
+        return function
+    if not inspect.signature(function).parameters:
+        raise ValueError(f"{declared.name}: a function with a payload model takes it as its argument")
+
+    @wraps(function)
+    def run(**fields: Any) -> Any:
+        return function(declared.read(fields))
+
+    del run.__wrapped__  # Celery reads the signature, which is that of the fields
+    return run
+
+
+def policy_of(task: Any, headers: Mapping[str, Any] | None, settings: Settings) -> RetryPolicy | None:
+    """The policy of a declared job for one message: call over task over setting. ``None`` for a plain task."""
+    declared = getattr(task, "declared", None)
+    if declared is None:
+        return None
+    ours = (headers or {}).get(PROPERTY) or {}
+    attempts = ours.get("attempts") or declared.attempts
+    if attempts is None:
+        attempts = settings.job_attempts if task.max_retries is None else task.max_retries + 1
+    backoff = Backoff(**ours["backoff"]) if ours.get("backoff") else declared.backoff
+    return RetryPolicy(attempts, backoff or exponential(settings.job_backoff_delay_ms))
+
+
+class JobTask:
+    """Mixed into the app's task class: retries of declared jobs follow their policy."""
+
+    declared: Declared | None = None
+
+    def retry(
+        self, args: Any = None, kwargs: Any = None, exc: Exception | None = None, throw: bool = True,
+        eta: Any = None, countdown: float | None = None, max_retries: int | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        """Retry as Celery does; where the call says nothing, a declared job's policy says when and how often."""
+        if isinstance(exc, Reject):
+            raise exc  # Celery's automatic retry would take a refusal for a failure
+        request = self.request  # type: ignore[attr-defined]
+        settings = self.app.queue_kit.settings if hasattr(self.app, "queue_kit") else Settings()  # type: ignore[attr-defined]
+        policy = policy_of(self, request.headers, settings)
+        if policy is not None and not request.called_directly:
+            made = request.retries + 1
+            if max_retries is None and made >= policy.attempts:
+                raise exc or self.MaxRetriesExceededError(f"no attempts left of {policy.attempts}")  # type: ignore[attr-defined]
+            if countdown is None and not eta:
+                countdown = delay_ms(policy.backoff, made, random.random()) / 1000
+        return super().retry(  # type: ignore[misc]
+            args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
+        )
+
+
+def _model_name(model: type[BaseModel] | None) -> str:
+    return model.__name__ if model else "mapping"
+
+
+def _faults(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or 'payload'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    )

@@ -1,0 +1,108 @@
+"""Tells whoever waits for a job that ended outside its own run; without it a chord or a `.get()` would wait for ever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import signals
+from celery.app.task import Context
+from celery.exceptions import NotRegistered
+from kombu.serialization import loads as loads_body
+from kombu.transport.virtual import Base64
+from kombu.utils.json import loads
+from redis import Redis
+
+from queue_kit.errors import JobLostError, JobStalledError, QueueKitError
+from queue_kit.rules.outcome import Failure
+from queue_kit.states import Cause, State
+from queue_kit.store.moves import Note
+from queue_kit.transport.kit import Kit
+from queue_kit.worker.role import Role
+
+logger = logging.getLogger(__name__)
+
+_ERRORS: dict[str, type[Exception]] = {
+    Cause.STALLED: JobStalledError, Cause.LOST: JobLostError, Cause.UNKNOWN_TASK: NotRegistered,
+}  # fmt: skip
+
+
+class Teller(Role):
+    """Acts on the notes that scripts leave: result, errbacks, chord, the rest of a canvas. At least once."""
+
+    name = "teller"
+
+    def __init__(self, open_client: Callable[[], Redis], kit: Kit, app: Any) -> None:
+        super().__init__(open_client, min(1.0, kit.moves.reap_ms / 1000))
+        self._moves, self._app = kit.moves, app
+
+    def tick(self) -> None:
+        """Take the notes that are due, act on each, strike it out."""
+        for note in self.ledger.run(self._moves.notes()):
+            try:
+                self._tell(note)
+            except Exception:
+                logger.exception("those who wait for job %s could not be told; trying again later", note.id)
+            else:
+                self.ledger.run(self._moves.strike(note.id))
+
+    def _tell(self, note: Note) -> None:
+        if not note.message or note.state not in (State.FAILED, State.CANCELLED):
+            return
+        request = _context(note.message, self._app)
+        if request is None:
+            return
+        if note.state == State.FAILED:
+            self._tell_failure(note, request)
+        else:
+            self._tell_revoked(note, request)
+
+    def _tell_failure(self, note: Note, request: Context) -> None:
+        error = _ERRORS.get(note.cause, QueueKitError)(note.reason or note.cause)
+        task = self._app.tasks.get(request.task)
+        backend = task.backend if task is not None else self._app.backend
+        backend.mark_as_failure(note.id, error, request=request)
+        if task is not None:
+            signals.task_failure.send(
+                sender=task, task_id=note.id, exception=error, args=request.args, kwargs=request.kwargs,
+                traceback=None, einfo=None,
+            )  # fmt: skip
+        failure = Failure(type(error).__name__, note.reason, "", Cause(note.cause), False)
+        for job_id in _next_ids(request):
+            call = self._moves.fail(
+                job_id, "replaced", failure.cause, failure.reason, error_class=failure.error_class
+            )  # fmt: skip
+            self.ledger.run(call)
+
+    def _tell_revoked(self, note: Note, request: Context) -> None:
+        task = self._app.tasks.get(request.task)
+        backend = task.backend if task is not None else self._app.backend
+        backend.mark_as_revoked(note.id, note.cause, request=request, store_result=True)
+        if task is not None:
+            signals.task_revoked.send(
+                sender=task, request=request, terminated=False, signum=None, expired=note.cause == Cause.EXPIRED
+            )
+
+
+def _context(message: str, app: Any) -> Context | None:
+    """Celery's view of a job's message, body and callbacks decoded; ``None`` for what is no task message."""
+    raw = loads(message)
+    headers = raw.get("headers") or {}
+    if not headers.get("task"):
+        return None
+    properties = raw.get("properties") or {}
+    body = raw.get("body") or ""
+    if properties.get("body_encoding") == "base64":
+        body = Base64().decode(body)
+    args, kwargs, embed = loads_body(
+        body, raw.get("content-type"), raw.get("content-encoding"), accept=set(app.conf.accept_content)
+    )
+    return Context({**headers, **(embed or {}), "args": args, "kwargs": kwargs, "properties": properties,
+                    "reply_to": properties.get("reply_to"), "correlation_id": properties.get("correlation_id"),
+                    "delivery_info": properties.get("delivery_info") or {}})  # fmt: skip
+
+
+def _next_ids(request: Context) -> list[str]:
+    steps = list(request.chain or []) + ([request.chord] if request.chord else [])
+    return [step["options"]["task_id"] for step in steps if (step.get("options") or {}).get("task_id")]

@@ -1,0 +1,144 @@
+"""Runs one job where the pool runs it, in a child or a thread; without it a pool would lose what leaves a task by another
+door than an Exception, and a run that has lost its lease would still store its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from types import MethodType
+from typing import Any, Final
+
+from billiard.einfo import ExceptionInfo
+from billiard.pool import terminate_handler_fired  # type: ignore[attr-defined,unused-ignore]
+from celery import current_app
+from celery.app.trace import fast_trace_task, trace_task_ret
+from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
+
+from queue_kit.errors import JobExit
+from queue_kit.rules.outcome import Failure
+from queue_kit.transport.envelope import PROPERTY
+from queue_kit.transport.kit import Kit, Run
+from queue_kit.worker.failure import failure_of
+from queue_kit.worker.lineage import name_replacement
+
+#: A run that has lasted this fraction of its lease checks its token before anything is stored.
+_NEARLY: Final = 0.75
+
+
+class LeaseLost(Ignore):  # type: ignore[misc]
+    """The lease of this run is another's: nothing of it may be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the pool tells the worker's main process of a run, beside Celery's own outcome."""
+
+    failure: Failure | None = None
+    replaced: bool = False
+    moved: bool = False
+    unsent: Any = None
+    stored: bool = True
+
+
+def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Report]:
+    """Run a job in the pool; like Celery's own target, with a :class:`Report` behind its outcome. Raises nothing."""
+    app = current_app._get_current_object()
+    run = _run_of(uuid, request)
+    running = app.queue_kit.running
+    running[uuid] = run
+    trace = fast_trace_task if app.use_fast_trace_task else trace_task_ret
+    try:
+        failed, retval, runtime = trace(name, uuid, request, *args, **kwargs)
+    except (WorkerShutdown, WorkerTerminate):
+        raise
+    except BaseException as error:
+        if _is_the_pools_own(error):
+            raise
+        return 1, _pickleable(error), 0.0, Report(_escaped(error), run.replaced, run.moved, run.unsent, stored=False)
+    finally:
+        if running.get(uuid) is run:
+            del running[uuid]
+    failure = failure_of(retval.exception, retval.traceback) if failed else None
+    return failed, retval, runtime, Report(failure, run.replaced, run.moved, run.unsent)
+
+
+def _is_the_pools_own(error: BaseException) -> bool:
+    """A kill, not an outcome: billiard's answer to SIGTERM, gevent's time limit or kill of a greenlet."""
+    if isinstance(error, SystemExit) and terminate_handler_fired():
+        return True
+    return type(error).__module__.partition(".")[0] in ("gevent", "greenlet")
+
+
+def _run_of(job_id: str, request: Mapping[str, Any]) -> Run:
+    facts = (request.get("properties") or {}).get(PROPERTY) or {}
+    return Run(job_id, facts.get("token", ""), facts, request.get("replaced_task_nesting") or 0)
+
+
+def _escaped(error: BaseException) -> Failure:
+    named = JobExit(f"sys.exit({error.code!r})") if isinstance(error, SystemExit) else error
+    return failure_of(named, ExceptionInfo().traceback)
+
+
+def _pickleable(error: BaseException) -> ExceptionInfo:
+    """What left the task, as an exception that the main process can take as a failure of this task, never as its own end."""
+    try:
+        raise JobExit(f"{type(error).__name__}: {error}") from None
+    except JobExit:
+        return ExceptionInfo()
+
+
+def prepare_task(task: Any) -> None:
+    """Give a task what every run of a job needs, whatever its base class. Safe to call twice."""
+    if getattr(task, "_queue_kit_ready", False):
+        return
+    kit: Kit = task.app.queue_kit
+    task.run = _fenced(task.run, task, kit)
+    task.replace = MethodType(_replacing(type(task).replace, kit), task)
+    task._queue_kit_ready = True
+
+
+def _fenced(function: Callable[..., Any], task: Any, kit: Kit) -> Callable[..., Any]:
+    """The task's function, after which a run that has lasted nearly its lease makes sure that it still holds it."""
+    long_s = kit.moves.lease_ms / 1000 * _NEARLY
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if time.monotonic() - began >= long_s:
+                _check_lease(task, kit)
+
+    return run
+
+
+def _check_lease(task: Any, kit: Kit) -> None:
+    run = kit.running.get(task.request.id)
+    if run is None or run.moved:
+        return
+    with task.app.producer_or_acquire() as producer:
+        answer = producer.connection.default_channel.run(kit.moves.check(run.id, run.token))
+    if answer in ("lost", "gone"):
+        raise LeaseLost(f"the lease of {task.name}[{run.id}] is lost")
+
+
+def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:
+    """The task's ``replace``, with ids that are the same in every run and a note for the main process."""
+
+    def replacing(task: Any, signature: Any) -> Any:
+        run = kit.running.get(task.request.id)
+        if run is None:
+            return replace(task, signature)
+        replays = run.facts.get("replays", 0)
+        named = name_replacement(signature, run.id, f"{run.nesting}/{replays}")
+        try:
+            return replace(task, named)
+        except Ignore:
+            run.replaced = not run.moved
+            raise
+
+    return replacing
