@@ -6,15 +6,15 @@ Without it the house rules would be a page that nobody reads, and the first exce
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.processes import ROOT
-from tests.support.sizes import SHARED_SCRIPTS, measure, tracked_files
+from tests.support.sizes import is_shared, measure, opening_comment, tracked_files
 
 LIBRARY = ROOT / "queue_kit"
 SCRIPTS = tracked_files("queue_kit/store/lua/*.lua")
@@ -25,8 +25,16 @@ TESTS = [path for path in PYTHON if path.is_relative_to(ROOT / "tests")]
 A_MACHINES_PATH = re.compile(r"(?<![\w.$}])/(?:root|Users|home|work|workspace)/[\w.]")
 A_DOWNLOAD = re.compile(r"https?://[^\s\"']+\.(?:whl|tar\.gz|tgz)\b")
 
-# Words that a test may not have: it waits for events, and is neither skipped nor expected to fail.
-A_SLEEP = re.compile(r"\b(?:time|asyncio|gevent)\.sleep\(|\bfrom time import .*\bsleep\b")
+# Methods of a Redis client; not among them what other objects have too: get, set, delete, append, ping, close, time.
+A_COMMAND = re.compile(
+    r"execute_command|evalsha?|script_load|scan_iter|mget|incr|setnx|p?setex|p?expire(?:at)?"
+    r"|h(?:m?get|getall|m?set|setnx|del|incrby)|s(?:add|card|rem|members|ismember)|b?[lr](?:push|pop|move)"
+    r"|l(?:len|range|rem|index)|x(?:add|len|range|read|revrange|trim)"
+    r"|z(?:add|card|count|incrby|popmin|popmax|range\w*|rank|rem\w*|score)"
+)
+A_KEY = re.compile(r"\bqwk:|:q:|:job:|:dead:")
+
+# Tests wait for events, and are neither skipped nor expected to fail.
 A_SKIP = re.compile(r"\bpytest\.(?:skip|xfail|importorskip)\(|\bmark\.(?:skip|skipif|xfail|flaky)\b")
 
 
@@ -73,11 +81,25 @@ def test_every_script_opens_with_its_contract() -> None:
 
 
 def faults_of_contract(script: Path) -> list[str]:
-    """Return a line for each part that the comment at a script's top does not have; one that other scripts share has
-    no arguments of its own and has only to say what it is."""
-    head = "\n".join(itertools.takewhile(lambda line: line.startswith("--"), script.read_text().splitlines()))
-    parts = ("Arguments:", "Keys:", "Returns") if script.name not in SHARED_SCRIPTS else ("--",)
+    """Return a line for each part that the comment at a move's top does not have; a library has only to say what it is."""
+    head = opening_comment(script)
+    parts = ("--",) if is_shared(script) else (f"-- {script.stem}:", "Arguments:", "Keys:", "Returns")
     return [f"{name(script)} does not open with {part!r}" for part in parts if part not in head]
+
+
+def test_only_the_store_builds_redis_commands_and_knows_keys() -> None:
+    others = [p for p in PYTHON if p.is_relative_to(LIBRARY) and not p.is_relative_to(LIBRARY / "store")]
+    assert [f"{name(path)}:{n} {what}" for path in others for n, what in redis_words(path)] == []
+
+
+def redis_words(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and word of each call named like a Redis command, and each text that is part of a key."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=attr)) if A_COMMAND.fullmatch(attr):
+                yield node.lineno, f".{attr}()"
+            case ast.Constant(value=str(text)) if A_KEY.search(text):
+                yield node.lineno, repr(text)
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -97,7 +119,13 @@ def test_no_file_downloads_from_a_fixed_address() -> None:
 def test_only_waiting_sleeps_in_tests() -> None:
     # What a task of a test app does in its worker is the work itself.
     waits = [p for p in TESTS if name(p) != "tests/support/waiting.py" and "apps" not in p.parts]
-    assert places(A_SLEEP, waits) == []
+    assert [f"{name(path)}:{line}" for path in waits for line in sleeps(path)] == []
+
+
+def sleeps(path: Path) -> list[int]:
+    """Return the lines that call a function named sleep."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return [c.lineno for c in calls if ast.unparse(c.func) in {"sleep", "time.sleep", "asyncio.sleep", "gevent.sleep"}]
 
 
 def test_tests_are_skipped_for_a_missing_service_alone() -> None:
