@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-
-from queue_kit import QueueUnavailable
+from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
 
@@ -14,7 +13,7 @@ RETRY_AFTER_S = 2
 
 
 class QueueUnavailableMiddleware:
-    """Turn QueueUnavailable, out of any view, into 503 with Retry-After; every other exception passes."""
+    """Turn an enqueue that failed, in any view, into 503 with Retry-After; every other exception passes."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -23,7 +22,7 @@ class QueueUnavailableMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, QueueUnavailable):
+        if not isinstance(exception, OperationalError):
             return None
         logger.warning("%s %s answered 503: %s", request.method, request.path, exception)
         body = {"error": "The job queue is not reachable just now. Nothing is lost: send the same request again."}

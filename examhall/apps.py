@@ -1,5 +1,7 @@
 """Names the app to Django."""
 
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -7,3 +9,7 @@ class ExamHallConfig(AppConfig):
     name = "examhall"
     verbose_name = "ExamHall"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Declare the jobs: a web process sends them by name, and never imports them otherwise."""
+        import_module("examhall.tasks")

@@ -4,7 +4,7 @@ from pydantic import BaseModel, Field
 
 from examhall.models import Attempt
 from examhall.scoring import fetch_score
-from queue_kit import NonRetryableError, current_job, exponential, job
+from queue_kit import ResourceGone, current_job, exponential, job
 
 
 class GradeAttempt(BaseModel):
@@ -16,7 +16,7 @@ def grade_attempt(payload: GradeAttempt) -> int:
     """Fetch the attempt's score and store it; where one is stored already, return that."""
     attempt = Attempt.objects.select_related("exam").filter(public_id=payload.attempt_id).first()
     if attempt is None:
-        raise NonRetryableError(f"there is no attempt {payload.attempt_id}")
+        raise ResourceGone(f"there is no attempt {payload.attempt_id}")
     if attempt.score is None:
         run = current_job()
         headers = {"X-Job-Id": run.id, "X-Job-Attempts-Made": str(run.attempts_made)}

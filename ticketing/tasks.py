@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel
 
-from queue_kit import NonRetryableError, current_job, job
+from queue_kit import ResourceGone, current_job, job
 from ticketing.box_office import release_if_due, send_release, send_render
 from ticketing.edge import purge_map
 from ticketing.models import Event, Hold, SeatMap
@@ -51,5 +51,5 @@ def find(rows: "QuerySet[Row]", key: object) -> Row:
     """Return a row; one that has been deleted will not come back, so no retry."""
     row = rows.filter(pk=key).first()
     if row is None:
-        raise NonRetryableError(f"there is no {rows.model._meta.verbose_name} {key}")
+        raise ResourceGone(f"there is no {rows.model._meta.verbose_name} {key}")
     return row

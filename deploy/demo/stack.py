@@ -65,7 +65,10 @@ class Stack:
         prepare.finish()
         for site, path in ((self.scoring, "/health"), (self.web, "/"), (self.rehearsal, "/")):
             wait_until(lambda site=site, path=path: site.answers(path), f"{site.url} answers")
-        self.census = open_census(install(Celery("demo", broker=self.redis_url)))
+        # An app of its own: this process, which may be a test run, has others that must not be changed.
+        reader = Celery("demo", broker=self.redis_url, set_as_current=False)
+        install(reader)
+        self.census = open_census(reader)
 
     def start_redis(self) -> str:
         port = free_port()
