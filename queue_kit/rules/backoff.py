@@ -12,7 +12,7 @@ def delay_ms(backoff: Backoff, attempts_made: int, dice: float = 0.0) -> int:
     jitter takes off at most its fraction.
     """
     steps = max(0, attempts_made - 1) if backoff.kind == "exponential" else 0
-    whole = backoff.delay_ms * 2 ** min(steps, 62)
+    whole: int = backoff.delay_ms * 2 ** min(steps, 62)
     if backoff.cap_ms is not None:
         whole = min(whole, backoff.cap_ms)
     return round(whole * (1 - backoff.jitter * dice))

@@ -37,6 +37,9 @@ class Fail:
     exhausted: bool
 
 
+AGAIN = Retry()
+
+
 def cause_of(error: type[BaseException]) -> Cause:
     """The specific cause that an error class stands for, once the job has failed for good."""
     if issubclass(error, InvalidPayload):
@@ -56,5 +59,5 @@ def decide(failure: Failure, attempts_made: int, attempts: int | None) -> Retry 
     if not failure.retryable:
         return Fail(failure.cause, exhausted=False)
     if attempts is None or attempts_made < attempts:
-        return Retry()
+        return AGAIN
     return Fail(failure.cause, exhausted=True)

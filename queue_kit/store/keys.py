@@ -20,7 +20,7 @@ class Keys:
         return f"{self.prefix}:job:{job_id}:runs"
 
     def queue(self, queue: str, part: str) -> str:
-        """One part of a queue: wait, reserved, active, delayed, completed, failed, cancelled, dead, events, meta, counts, wake."""
+        """One part of a queue: wait, reserved, active, delayed, a final state, dead, events, meta, counts or wake."""
         return f"{self.prefix}:q:{queue}:{part}"
 
     def dead_letter(self, record_id: str) -> str:

@@ -33,7 +33,11 @@ _LONGEST_WAIT_S: Final = 1.0
 _GLANCE_S: Final = 0.01
 
 
-class JobChannel:
+#: What the mixin is mixed into; kombu is untyped.
+_Host: Any = object
+
+
+class JobChannel(_Host):
     """Mixed into kombu's Redis channels: jobs go through scripts, everything else keeps the stock path."""
 
     QoS = QoS
@@ -161,7 +165,7 @@ class JobChannel:
 
     def _brpop_read(self, **options: Any) -> bool:
         try:
-            replies = [self._read_reply() for _ in self._asked or [None]]
+            replies = [self._read_reply() for _ in range(len(self._asked) or 1)]
         except self.connection_errors:
             self._forget_request()
             self.client.connection.disconnect()
@@ -246,7 +250,7 @@ class JobChannel:
         """Hand a claimed job to the consumer of its queue; what cannot even be read fails as malformed."""
         try:
             message = envelope.open_message(claimed)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, this job cannot be read and the worker goes on
             job = self.held.take(claimed, "")
             call = self.kit.moves.fail(
                 claimed.id, claimed.token, "malformed", f"the message cannot be read: {error}",
@@ -310,9 +314,9 @@ def settle_all(held: Held, ledger: Ledger) -> None:
     held.answer(pending, answers)
 
 
-class Channel(JobChannel, stock.Channel):  # type: ignore[misc]
+class Channel(JobChannel, stock.Channel):
     """For one Redis: ``redis://``, ``rediss://`` or a unix socket."""
 
 
-class SentinelChannel(JobChannel, stock.SentinelChannel):  # type: ignore[misc]
+class SentinelChannel(JobChannel, stock.SentinelChannel):
     """For the primary under Sentinel."""

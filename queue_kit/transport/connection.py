@@ -27,14 +27,15 @@ def connection_class(kit: Kit) -> type[kombu.Connection]:
     return type("JobConnection", (_JobConnection,), {"kit": kit, "pooled": pooled})
 
 
-class _JobPool(ConnectionPool):  # type: ignore[misc]
+class _JobPool(ConnectionPool):
     def new(self) -> Any:
         return self.connection.pooled(self, **dict(self.connection._info(resolve=False)))
 
 
-class _JobConnection(kombu.Connection):  # type: ignore[misc]
+class _JobConnection(kombu.Connection):
     kit: Kit
     pooled: type
+    transport_options: dict[str, Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

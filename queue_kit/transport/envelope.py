@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from kombu.utils.json import dumps, loads
@@ -71,7 +71,7 @@ def _instant_ms(text: Any) -> int | None:
     try:
         instant = datetime.fromisoformat(text)
         if instant.tzinfo is None:
-            instant = instant.replace(tzinfo=timezone.utc)
+            instant = instant.replace(tzinfo=UTC)
         return int(instant.timestamp() * 1000)
     except (ValueError, OverflowError):
         return None

@@ -137,7 +137,7 @@ class Held:
         """Hand each reply on. One that Redis refused (read-only, disk full) is sent again after a second."""
         refused = [item for item, reply in zip(pending, replies, strict=True) if isinstance(reply, Exception)]
         if refused:
-            logger.error("settles refused by Redis, to be sent again: %s", [r for r in replies if isinstance(r, Exception)][0])
+            logger.error("settles refused by Redis, to be sent again: %s", next(r for r in replies if isinstance(r, Exception)))
             self.put_back(refused, pause_s=1.0)
         for item, reply in zip(pending, replies, strict=True):
             if not isinstance(reply, Exception):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from queue_kit.rules.lease import renewal_interval_ms
 from queue_kit.settings import Settings
 from queue_kit.store import Keys, Message, Moves, When
-from queue_kit.rules.lease import renewal_interval_ms
 
 if TYPE_CHECKING:
     from queue_kit.transport.held import Held

@@ -4,6 +4,7 @@ in it, and it can be woken when a settle frees a slot.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from queue import Empty
@@ -13,7 +14,7 @@ from kombu.transport import redis as stock
 from kombu.utils.eventio import READ
 
 
-class JobPoller(stock.MultiChannelPoller):  # type: ignore[misc]
+class JobPoller(stock.MultiChannelPoller):
     """One per connection, shared by its channels."""
 
     def __init__(self) -> None:
@@ -71,10 +72,8 @@ class JobPoller(stock.MultiChannelPoller):  # type: ignore[misc]
     def wake(self) -> None:
         """End the wait of :meth:`get`, from any thread."""
         if self._wake_fds is not None:
-            try:
+            with contextlib.suppress(BlockingIOError):  # it is full of wake-ups already
                 os.write(self._wake_fds[1], b"w")
-            except BlockingIOError:
-                pass  # it is full of wake-ups already
 
     def close(self) -> None:
         super().close()

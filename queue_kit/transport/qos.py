@@ -12,7 +12,7 @@ from kombu.transport import redis as stock
 from queue_kit.transport.held import Held, HeldJob
 
 
-class QoS(stock.QoS):  # type: ignore[misc]
+class QoS(stock.QoS):
     """Acknowledges jobs by settling them. Broadcast tasks and other plain messages keep the stock path."""
 
     @property

@@ -4,10 +4,11 @@ deletes what it cannot read.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from celery import signals
-from celery.exceptions import NotRegistered
+from celery.exceptions import CPendingDeprecationWarning, NotRegistered
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as StockConsumer
@@ -22,7 +23,7 @@ from queue_kit.worker.settle import Settler
 logger = get_logger(__name__)
 
 
-class Consumer(StockConsumer):  # type: ignore[misc]
+class Consumer(StockConsumer):
     """Claims jobs for one worker."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -53,7 +54,9 @@ class Consumer(StockConsumer):  # type: ignore[misc]
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         self.held.beat()
-        super().on_connection_error_after_connected(exc)
+        with warnings.catch_warnings():  # the advice it gives, to kill what runs, is the very thing `install` refuses
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)
+            super().on_connection_error_after_connected(exc)
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import Celery
@@ -16,7 +16,7 @@ from queue_kit.worker.steps import Roles
 from queue_kit.worker.task import JobTask
 
 #: Celery settings that bypass or lose jobs: name → (what is refused, why).
-_REFUSED = {
+_REFUSED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "task_retry_on_worker_lost": (lambda value: value, "a lost worker is a stall here, counted and limited"),
     "task_acks_on_failure": (lambda value: value is False, "on Redis it deletes what fails"),
     "task_acks_on_timeout": (lambda value: value is False, "it runs what timed out again without end"),

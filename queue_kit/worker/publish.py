@@ -26,12 +26,17 @@ def amqp_class(base: type[AMQP], kit: Kit) -> type[AMQP]:
     return type("JobAMQP", (_JobAMQP, base), {"kit": kit, "Connection": connection_class(kit)})
 
 
-class _JobAMQP:
+#: What the mixin is mixed into; Celery is untyped.
+_Host: Any = object
+
+
+class _JobAMQP(_Host):
     kit: Kit
+    _rtable: list[Any]
 
     def as_task_v2(self, task_id: str, name: str, *args: Any, **options: Any) -> Any:
         countdown = args[2] if len(args) > 2 else options.get("countdown")
-        message = super().as_task_v2(task_id, name, *args, **options)  # type: ignore[misc]
+        message = super().as_task_v2(task_id, name, *args, **options)
         if countdown is not None:
             delay_ms = max(0, round(float(countdown) * 1000))
             message.properties[PROPERTY] = {"delay_ms": delay_ms}
@@ -41,7 +46,7 @@ class _JobAMQP:
         return message
 
     def flush_routes(self) -> None:
-        super().flush_routes()  # type: ignore[misc]
+        super().flush_routes()
         self._rtable = [*self._rtable, _route_declared]
 
 

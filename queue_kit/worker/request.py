@@ -9,9 +9,14 @@ from weakref import ref
 
 from billiard.einfo import ExceptionInfo
 from celery import signals
-from celery.app.task import Context
 from celery.exceptions import (
-    Ignore, Reject, Retry, TaskRevokedError, Terminated, TimeLimitExceeded, WorkerLostError,
+    Ignore,
+    Reject,
+    Retry,
+    TaskRevokedError,
+    Terminated,
+    TimeLimitExceeded,
+    WorkerLostError,
 )  # fmt: skip
 from celery.utils.log import get_logger
 from celery.utils.serialization import get_pickled_exception
@@ -22,7 +27,7 @@ from kombu.utils.json import dumps, loads
 
 from queue_kit.policy import RetryPolicy
 from queue_kit.rules import backoff
-from queue_kit.rules.outcome import Fail, Failure, decide
+from queue_kit.rules.outcome import AGAIN, Fail, Failure, decide
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
 from queue_kit.transport.envelope import PROPERTY
@@ -35,10 +40,11 @@ from queue_kit.worker.trace import LeaseLost, Report, trace_job
 logger = get_logger(__name__)
 
 
-class JobRequest(StockRequest):  # type: ignore[misc]
+class JobRequest(StockRequest):
     """Mixed over a task's own request class. A message that is no job (a broadcast) keeps the stock behaviour."""
 
     job: HeldJob | None = None
+    acknowledged: bool
     settler: Settler
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -185,7 +191,8 @@ class JobRequest(StockRequest):  # type: ignore[misc]
             self._settle_once(lambda job: self.settler.release(job, "tail"))
             self.send_event("task-rejected", requeue=True)
         elif report.unsent is not None:
-            self._retry_here(*report.unsent, error.reason, exc_info)
+            message, when = report.unsent
+            self._retry_here(message, when, error.reason, exc_info)
         else:
             self._fail(error, exc_info, Fail(Cause.NON_RETRYABLE, exhausted=False), report, stored=False)
 
@@ -193,11 +200,12 @@ class JobRequest(StockRequest):  # type: ignore[misc]
         policy, made = self.policy, (self.request_dict.get("retries") or 0) + 1
         failure = report.failure or failure_of(error, exc_info.traceback)
         if report.unsent is not None:
-            return self._retry_here(*report.unsent, error, exc_info)
-        if policy is not None and not report.stored:
-            if not isinstance(decide(failure, made, policy.attempts), Fail):
-                delay = backoff.delay_ms(policy.backoff, made)
-                return self._retry_here(self._next_message(), When(delay_ms=delay), error, exc_info)
+            message, when = report.unsent
+            return self._retry_here(message, when, error, exc_info)
+        again = policy is not None and not report.stored and decide(failure, made, policy.attempts) == AGAIN
+        if policy is not None and again:
+            when = When(delay_ms=backoff.delay_ms(policy.backoff, made))
+            return self._retry_here(self._next_message(), when, error, exc_info)
         self._fail(error, exc_info, self._end_of(failure, policy, made), report, stored=report.stored)
 
     def _end_of(self, failure: Failure, policy: RetryPolicy | None, made: int) -> Fail:

@@ -4,7 +4,9 @@ run on real threads of the operating system, each with a connection of its own.
 
 from __future__ import annotations
 
+import _thread
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,14 +20,10 @@ logger = logging.getLogger(__name__)
 
 def _originals() -> tuple[Any, Any]:
     """A way to start a thread and to make a lock that gevent has not replaced."""
-    try:
-        from gevent import monkey
-
-        return tuple(monkey.get_original("_thread", ["start_new_thread", "allocate_lock"]))
-    except ImportError:
-        import _thread
-
+    if "gevent.monkey" not in sys.modules:
         return _thread.start_new_thread, _thread.allocate_lock
+    start, allocate = sys.modules["gevent.monkey"].get_original("_thread", ["start_new_thread", "allocate_lock"])
+    return start, allocate
 
 
 class Role:

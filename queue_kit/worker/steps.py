@@ -26,7 +26,7 @@ from queue_kit.worker.trace import prepare_task
 logger = get_logger(__name__)
 
 
-class Roles(bootsteps.StartStopStep):  # type: ignore[misc]
+class Roles(bootsteps.StartStopStep):
     """Created before the pool forks and stopped after all else, since leases are renewed to the last running job."""
 
     label = "queue_kit"

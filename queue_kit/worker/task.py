@@ -113,7 +113,11 @@ def policy_of(task: Any, headers: Mapping[str, Any] | None, settings: Settings) 
     return RetryPolicy(attempts, backoff or exponential(settings.job_backoff_delay_ms))
 
 
-class JobTask:
+#: What the mixin is mixed into; Celery is untyped.
+_Host: Any = object
+
+
+class JobTask(_Host):
     """Mixed into the app's task class: retries of declared jobs follow their policy."""
 
     declared: Declared | None = None
@@ -125,16 +129,16 @@ class JobTask:
         """Retry as Celery does; where the call says nothing, a declared job's policy says when and how often."""
         if isinstance(exc, Reject):
             raise exc  # Celery's automatic retry would take a refusal for a failure
-        request = self.request  # type: ignore[attr-defined]
-        settings = self.app.queue_kit.settings if hasattr(self.app, "queue_kit") else Settings()  # type: ignore[attr-defined]
+        request = self.request
+        settings = self.app.queue_kit.settings if hasattr(self.app, "queue_kit") else Settings()
         policy = policy_of(self, request.headers, settings)
         if policy is not None and not request.called_directly:
             made = request.retries + 1
             if max_retries is None and made >= policy.attempts:
-                raise exc or self.MaxRetriesExceededError(f"no attempts left of {policy.attempts}")  # type: ignore[attr-defined]
+                raise exc or self.MaxRetriesExceededError(f"no attempts left of {policy.attempts}")
             if countdown is None and not eta:
                 countdown = delay_ms(policy.backoff, made, random.random()) / 1000
-        return super().retry(  # type: ignore[misc]
+        return super().retry(
             args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
         )
 

@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo
-from billiard.pool import terminate_handler_fired  # type: ignore[attr-defined,unused-ignore]
+from billiard.pool import terminate_handler_fired
 from celery import current_app
 from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
@@ -28,7 +28,7 @@ from queue_kit.worker.lineage import name_replacement
 _NEARLY: Final = 0.75
 
 
-class LeaseLost(Ignore):  # type: ignore[misc]
+class LeaseLost(Ignore):
     """The lease of this run is another's: nothing of it may be stored."""
 
 

@@ -13,7 +13,8 @@ local function dead_letter(job, now, most, failure)
     'stalled_count', facts.stalled_count or '0', 'correlation_id', facts.correlation_id or '',
     'added_at', facts.added_at or '', 'failed_at', now)
   if type(wrote) == 'table' and wrote.err then return wrote.err end
-  wrote = redis.pcall('ZADD', index, now, id)
+  local readable, place = pcall(behind, index, now)
+  wrote = redis.pcall('ZADD', index, readable and place or now, id)
   if type(wrote) == 'table' and wrote.err then
     redis.call('DEL', key) -- a record that no list names would stay for ever
     return wrote.err
