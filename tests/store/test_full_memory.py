@@ -1,0 +1,149 @@
+"""A Redis whose memory is full, and which evicts nothing: new jobs are refused, and all that is there goes on to its end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from queue_kit.store import AT_ONCE, Moves, When
+from tests.store.desk import LATER, Desk
+from tests.store.test_fence import word
+from tests.support.fixtures import OwnRedis
+
+
+def reserved(desk: Desk) -> str:
+    desk.add()
+    return desk.reserve()
+
+
+def run_out(desk: Desk) -> str:
+    desk.running()
+    desk.lease_runs_out("job")
+    desk.client.hset("qwk:reap", "last", desk.now_ms())
+    return ""
+
+
+def expired(desk: Desk) -> str:
+    desk.add(expires_at_ms=1)
+    return ""
+
+
+def completed(desk: Desk) -> str:
+    desk.run(desk.moves.complete("job", desk.running()))
+    return ""
+
+
+def untold(desk: Desk) -> str:
+    desk.run(desk.moves.fail("job", desk.running(), "exhausted", "no", tell=True))
+    return ""
+
+
+def waiting(desk: Desk) -> str:
+    desk.add()
+    return ""
+
+
+def delayed(desk: Desk) -> str:
+    desk.add(when=LATER)
+    return ""
+
+
+#: Every move but add: what has to be there first (it returns a token, if one is needed), the call, and its answer.
+MOVES: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] = {
+    "claim": (waiting, lambda desk, _: len(desk.claim().jobs), 1),
+    "begin": (reserved, lambda desk, token: desk.run(desk.moves.begin("job", token, once=True)), ("ok", 1)),
+    "renew": (Desk.running, lambda desk, token: desk.run(desk.moves.renew([("job", token)])), ["ok"]),
+    "complete": (Desk.running, lambda desk, token: desk.run(desk.moves.complete("job", token)), "ok"),
+    "retry": (
+        Desk.running,
+        lambda desk, token: desk.run(desk.moves.retry("job", token, LATER, message=desk.message(body="x" * 10_000))),
+        "delayed",
+    ),
+    "release": (Desk.running, lambda desk, token: desk.run(desk.moves.release("job", token, hold_ms=1)), "waiting"),
+    "stall": (Desk.running, lambda desk, token: word(desk.run(desk.moves.stall("job", token))), "waiting"),
+    "fail": (Desk.running, lambda desk, token: word(desk.run(desk.moves.fail("job", token, "exhausted", "no"))), "ok"),
+    "replace": (Desk.running, lambda desk, token: desk.run(desk.moves.replace("job", token)), "ok"),
+    "reap": (run_out, lambda desk, _: [row.outcome for row in desk.run(desk.moves.reap())], ["waiting"]),
+    "cancel": (waiting, lambda desk, _: desk.run(desk.moves.cancel("job", "cancelled")), "cancelled"),
+    "promote": (delayed, lambda desk, _: desk.run(desk.moves.promote("job")), "ok"),
+    "expire": (expired, lambda desk, _: desk.run(desk.moves.expire("job")), "expired"),
+    "remove": (waiting, lambda desk, _: desk.run(desk.moves.remove("job")), "ok"),
+    "trim": (completed, lambda desk, _: desk.run(desk.moves.trim(desk.queue, "completed", 0, 0, 60_000)), 1),
+}
+#: Those of them that serve a worker rather than a job.
+ERRANDS: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] = {
+    "check": (Desk.running, lambda desk, token: desk.run(desk.moves.check("job", token)), "ok"),
+    "recall": (Desk.running, lambda desk, token: desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue])), 1),
+    "nudge": (waiting, lambda desk, _: desk.run(desk.moves.nudge(desk.queue)), 1),
+    "notes": (untold, lambda desk, _: len(desk.run(desk.moves.notes())), 1),
+    "strike": (untold, lambda desk, _: desk.run(desk.moves.strike("job")), 1),
+}
+
+
+@pytest.fixture
+def full(own_redis: OwnRedis, queue_name: str) -> Desk:
+    """A desk on a Redis that may be filled."""
+    return Desk(own_redis(policy="noeviction").client(), queue_name)
+
+
+def fill(desk: Desk) -> None:
+    """Memory is full from now on, whatever is deleted."""
+    desk.client.config_set("maxmemory", 1)
+
+
+@pytest.mark.parametrize("verb", {**MOVES, **ERRANDS})
+def test_what_is_there_goes_on(full: Desk, verb: str) -> None:
+    """H6: every move but add works."""
+    before, move, answer = {**MOVES, **ERRANDS}[verb]
+    token = before(full)
+    fill(full)
+    assert move(full, token) == answer
+
+
+def test_no_move_is_left_out_here() -> None:
+    verbs = {name for name, value in inspect.getmembers(Moves, inspect.isfunction) if not name.startswith("_")}
+    assert verbs - {"add"} == {*MOVES, *ERRANDS}
+
+
+@pytest.mark.parametrize("when", [AT_ONCE, When(delay_ms=60_000)])
+@pytest.mark.parametrize("events", [10_000, 0])
+def test_a_new_job_is_refused_and_nothing_is_half_written(full: Desk, when: When, events: int) -> None:
+    """H6: Redis's own error; the same id may be sent again."""
+    full.rules(events_max=events)
+    fill(full)
+    before = sorted(full.client.keys("*"))
+    with pytest.raises(OutOfMemoryError):
+        full.add(when=when)
+    assert sorted(full.client.keys("*")) == before
+    full.client.config_set("maxmemory", 0)
+    assert full.add(when=when).outcome == "added"
+
+
+def test_an_id_that_is_there_is_still_recognized(full: Desk) -> None:
+    """E9: a publish sent again after an unclear answer succeeds, full or not."""
+    full.add()
+    fill(full)
+    assert full.add().outcome == "duplicated"
+
+
+def test_a_canvas_goes_on(full: Desk) -> None:
+    """A13: what a job becomes is no new job."""
+    full.replaced()
+    fill(full)
+    assert full.add(nesting=1).outcome == "continued"
+
+
+def test_a_whole_life_ends_in_order(full: Desk) -> None:
+    """H6: claim, retry, claim, stall, claim, fail with its dead letter."""
+    full.add()
+    fill(full)
+    full.run(full.moves.retry("job", full.begin(), AT_ONCE))
+    full.run(full.moves.stall("job", full.begin()))
+    full.run(full.moves.fail("job", full.begin(), "exhausted", "no", exhausted=True))
+    assert full.trace().split()[-3:] == ["failed", "retries-exhausted", "dead-lettered"]
+    assert full.counters() == (2, 3, 1)
+    assert len(full.client.keys("qwk:dead:*")) == 1
