@@ -47,6 +47,11 @@ class Process:
         return self.folder / f"{self.name}.log"
 
     @property
+    def pid(self) -> int:
+        assert self.running is not None, f"{self.name} was never started"
+        return self.running.pid
+
+    @property
     def alive(self) -> bool:
         return self.running is not None and self.running.poll() is None
 

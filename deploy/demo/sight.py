@@ -58,9 +58,9 @@ class Sight:
         return f"active {counts['active']} · waiting {counts['waiting']}"
 
     def kill_holder(self, job: str) -> None:
-        """SIGKILL the worker that runs a job, with its pool."""
-        node = self.view(job).worker
-        holder = next(process for process in self.stack.workers if node and node.startswith(f"{process.name}@"))
+        """SIGKILL the worker that runs a job, with its pool; the record names it by host and pid."""
+        named = self.view(job).worker or ""
+        [holder] = [worker for worker in self.stack.workers if str(worker.pid) in named.split(":")]
         holder.kill()
 
     def spare_worker(self) -> None:
