@@ -13,6 +13,7 @@ from queue_kit.errors import (
     UnknownJob,
     UnsupportedOperation,
 )
+from queue_kit.observe.reading import open_census
 from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
 from queue_kit.worker.current import CurrentJob, current_job
 from queue_kit.worker.install import install
@@ -41,4 +42,5 @@ __all__ = [
     "fixed",
     "install",
     "job",
+    "open_census",
 ]

@@ -23,6 +23,10 @@ class Keys:
         """One part of a queue: wait, reserved, active, delayed, a final state, dead, events, meta, counts or wake."""
         return f"{self.prefix}:q:{queue}:{part}"
 
+    def is_wake_up(self, key: str) -> bool:
+        """Whether a key that a blocking read answered with is a queue's wake-up mark."""
+        return key.startswith(f"{self.prefix}:q:") and key.endswith(":wake")
+
     def dead_letter(self, record_id: str) -> str:
         """Hash: one dead letter."""
         return f"{self.prefix}:dead:{record_id}"

@@ -49,6 +49,14 @@ class Ledger:
         """Names of all queues that have ever held a job."""
         return sorted(text(name) for name in self.client.execute_command("SMEMBERS", keys.queues))
 
+    def length(self, keys: Keys, queue: str) -> int:
+        """How many jobs wait in a queue."""
+        return int(self.client.execute_command("ZCARD", keys.queue(queue, "wait")))
+
+    def waiting(self, keys: Keys, queue: str) -> list[str]:
+        """Ids of the jobs that wait in a queue, the next first."""
+        return [text(job_id) for job_id in self.client.execute_command("ZRANGE", keys.queue(queue, "wait"), 0, -1)]
+
     def _pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)
         for command in commands:

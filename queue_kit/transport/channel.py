@@ -240,7 +240,7 @@ class JobChannel(_Host):
         if not reply:
             raise Empty()
         key, item = (bytes_to_str(part) for part in reply)
-        if key.startswith(self.kit.keys.prefix + ":q:"):
+        if self.kit.keys.is_wake_up(key):
             raise Empty()
         queue = key[len(self.global_keyprefix) :].rsplit(self.sep, 1)[0]
         self.connection._deliver(loads(item), queue)
@@ -289,15 +289,16 @@ class JobChannel(_Host):
         if not self.kit.is_task_queue(queue):
             return int(super()._size(queue))
         with self.conn_or_acquire() as client:
-            return int(client.execute_command("ZCARD", self.kit.keys.queue(queue, "wait")))
+            return Ledger(client).length(self.kit.keys, queue)
 
     def _purge(self, queue: str) -> int:
         """Remove the waiting jobs of a queue; return how many there were."""
         if not self.kit.is_task_queue(queue):
             return int(super()._purge(queue))
         with self.conn_or_acquire() as client:
-            ids = client.execute_command("ZRANGE", self.kit.keys.queue(queue, "wait"), 0, -1)
-        return sum(self.run(self.kit.moves.remove(bytes_to_str(job_id))) == "ok" for job_id in ids)
+            ledger = Ledger(client)
+            answers = ledger.run_all([self.kit.moves.remove(job_id) for job_id in ledger.waiting(self.kit.keys, queue)])
+        return answers.count("ok")
 
 
 def settle_all(held: Held, ledger: Ledger) -> None:

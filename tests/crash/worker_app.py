@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 
 # False: stock Celery, which shows that the nodes work. True: the queue kit.
-WITH_QUEUE_KIT = False
+WITH_QUEUE_KIT = True
 
 # Stock Redis brings a killed worker's job back when this has passed, looked for each second.
 STOCK = {
