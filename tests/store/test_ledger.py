@@ -32,11 +32,9 @@ def test_a_server_that_forgot_the_scripts_gets_the_source_once(desk: Desk) -> No
     assert desk.client.script_exists(script("add").sha) == [True]
 
 
-def test_many_moves_take_one_trip(desk: Desk) -> None:
+def test_many_moves_are_answered_in_order(desk: Desk) -> None:
     calls = [desk.moves.add(f"j{n}", desk.message()) for n in range(5)]
-    before = desk.client.info("stats")["total_commands_processed"]
     assert desk.ledger.run_all(calls) == [Added("added", "waiting")] * 5
-    assert desk.client.info("stats")["total_commands_processed"] > before
     assert desk.listed("wait") == [f"j{n}" for n in range(5)]
 
 

@@ -1,6 +1,8 @@
--- recall: jobs that a claim took whose answer never arrived go back where they were: head, no counter but the start.
+-- recall: jobs that a claim took whose answer never arrived go back where they were: head, no counter but the start. One
+-- that was asked to stop meanwhile is cancelled, and its callers are told.
 -- Arguments: prefix, token (base of that claim's tokens), then the queues it named.
--- Keys: queues' active and reserved (zsets: one entry for each job that runs somewhere), job records (hashes), wait, events.
+-- Keys: queues' active and reserved (zsets: one entry for each job that runs somewhere), job records (hashes), wait, notes,
+--   events.
 -- Returns how many jobs went back.
 
 local _, base = unpack(ARGV)
@@ -13,7 +15,14 @@ for index = 3, #ARGV do
       if string.sub(token, 1, #base + 1) == base .. '.' then
         local job = held(id, token)
         let_go(job)
-        if part == 'active' then place(job, now, 0, 'head') else to_wait(id, job.queue, job.priority, 'head') end
+        if job.cancel then
+          leave_note(id, now)
+          cancelled(job, now, job.cancel)
+        elseif part == 'active' then
+          place(job, now, 0, 'head')
+        else
+          to_wait(id, job.queue, job.priority, 'head')
+        end
         back = back + 1
       end
     end
