@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from queue_kit.store.census import JobView
-
 from deploy.demo.http import Site
 from deploy.demo.stack import Stack
 from deploy.demo.waiting import wait_until
-from queue_kit.states import FINAL
+from queue_kit.states import State
+from queue_kit.store.census import JobView
 
 
 class Sight:
@@ -42,7 +41,7 @@ class Sight:
         return seen
 
     def finished(self, job: str) -> bool:
-        return self.view(job).state in FINAL
+        return self.view(job).state.is_final
 
     def final_state(self, job: str) -> str:
         wait_until(lambda: self.finished(job), f"job {job} has ended", within_s=30)
@@ -50,17 +49,16 @@ class Sight:
 
     def events(self, job: str) -> str:
         """Return a job's events in order, as the seeds write them."""
-        kept = self.stack.census.events(self.view(job).queue)
-        return " ".join(event.kind for event in kept if event.job_id == job)
+        return " ".join(event.kind for event in self.stack.census.timeline(job))
 
     def slots(self, queue: str) -> str:
         counts = self.stack.census.counts(queue)
-        return f"active {counts['active']} · waiting {counts['waiting']}"
+        return f"active {counts[State.ACTIVE]} · waiting {counts[State.WAITING]}"
 
     def kill_holder(self, job: str) -> None:
         """SIGKILL the worker that runs a job, with its pool; the record names it by host and pid."""
-        named = self.view(job).worker or ""
-        [holder] = [worker for worker in self.stack.workers if str(worker.pid) in named.split(":")]
+        named = self.view(job).worker.split(":")
+        [holder] = [worker for worker in self.stack.workers if str(worker.pid) in named]
         holder.kill()
 
     def spare_worker(self) -> None:

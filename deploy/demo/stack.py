@@ -17,8 +17,7 @@ from deploy.demo.http import Site
 from deploy.demo.process import ROOT, Process, free_port
 from deploy.demo.waiting import wait_until
 from deploy.engine import find_engine
-from queue_kit import install
-from queue_kit.store import open_census
+from queue_kit import install, open_census
 
 # Short leases, so that the loss of a worker is seen within two seconds and not within half a minute.
 QUICK = {"WORKER_LOCK_DURATION_MS": "1500", "WORKER_STALLED_INTERVAL_MS": "300"}
