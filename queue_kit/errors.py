@@ -27,7 +27,13 @@ class QueueKitError(Exception):
     """Something in queue_kit went wrong."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(message or (type(self).__doc__ or "").strip())
+        super().__init__(message or _first_line(type(self)))
+
+
+def _first_line(error: type[BaseException]) -> str:
+    # A subclass without words of its own says what its parent says.
+    documented = next(kind.__doc__ for kind in error.__mro__ if kind.__doc__)
+    return documented.strip().partition("\n")[0]
 
 
 class ConfigurationError(QueueKitError):

@@ -23,7 +23,7 @@ class Backoff:
         if self.kind not in ("fixed", "exponential"):
             raise ValueError("backoff kind: use 'fixed' or 'exponential'")
         _whole("backoff delay_ms", self.delay_ms)
-        if not 0 <= self.jitter <= 1:
+        if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float) or not 0 <= self.jitter <= 1:
             raise ValueError("backoff jitter: a fraction from 0 to 1 is needed")
         if self.cap_ms is not None:
             _whole("backoff cap_ms", self.cap_ms)

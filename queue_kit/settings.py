@@ -38,6 +38,7 @@ class Settings:
     job_known_after_removal_ms: int = _number(300_000, 1, 86_400_000, "How long a trimmed id is still known.")
     dead_letter_max_entries: int = _number(5_000, 1, 1_000_000, "Dead letters that a queue keeps; the oldest go.")
     janitor_interval_ms: int = _number(10_000, 100, 3_600_000, "How often a worker trims old records.")
+    enqueue_timeout_ms: int = _number(1_000, 50, 60_000, "How long sending a job may take in all.")
     redis_timeout_ms: int = _number(1_000, 50, 60_000, "How long one call to Redis may take.")
     redis_retry_max_ms: int = _number(5_000, 100, 600_000, "Longest wait between attempts to reach Redis again.")
     production: bool = field(default=False, metadata={"sentence": "Refuse to start on a Redis that may evict jobs."})
@@ -52,7 +53,7 @@ def load(options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | 
     """
     given = dict(options or {})
     environ = os.environ if environ is None else environ
-    problems = [_unknown(name) for name in given if name.lower() not in _known()]
+    wrong = {str(name): _unknown(str(name)) for name in given if str(name).lower() not in _known()}
     values: dict[str, Any] = {}
     for item in fields(Settings):
         name = item.name.upper()
@@ -62,11 +63,12 @@ def load(options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | 
         try:
             values[item.name] = _read(item.type, raw, item.metadata)
         except ValueError as problem:
-            problems.append(f"{name}: {problem}")
-    problems.extend(_contradictions(values))
+            wrong[name] = f"{name}: {problem}"
+    settings = Settings(**values)
+    problems = [*wrong.values(), *_contradictions(settings, wrong)]
     if problems:
         raise ConfigurationError(problems)
-    return Settings(**values)
+    return settings
 
 
 def _known() -> list[str]:
@@ -105,9 +107,9 @@ def _read_number(raw: Any, least: int, most: int) -> int:
     return int(text)
 
 
-def _contradictions(values: Mapping[str, Any]) -> list[str]:
-    lease = values.get("worker_lock_duration_ms", 30_000)
-    timeout = values.get("redis_timeout_ms", 1_000)
-    if timeout > lease:
+def _contradictions(settings: Settings, wrong: Mapping[str, str]) -> list[str]:
+    # Of settings that are wrong by themselves nothing more is said: their defaults stand in for them here.
+    sound = wrong.keys().isdisjoint({"REDIS_TIMEOUT_MS", "WORKER_LOCK_DURATION_MS"})
+    if sound and settings.redis_timeout_ms > settings.worker_lock_duration_ms:
         return ["REDIS_TIMEOUT_MS: at most WORKER_LOCK_DURATION_MS, or one slow call costs the lease"]
     return []

@@ -1,0 +1,84 @@
+"""The errors: one tree, drawn in full, whose members say what they are and survive the way from a child to its parent."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from queue_kit import errors
+from queue_kit.errors import ConfigurationError, JobTimeoutError, NonRetryableError, QueueKitError, QueueUnavailable
+
+TREE = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, QueueKitError)}
+
+
+def drawn() -> dict[str, str]:
+    """Each error that the docstring draws, with the one it hangs from ('' for the root)."""
+    path: list[str] = []
+    parents = {}
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"^    ((?:[│ ]   )*)(?:[├└]── )?([A-Z]\w+)", line)
+        if found:
+            branches, name = found.groups()
+            depth = len(branches) // 4 + ("──" in line)
+            path = [*path[:depth], name]
+            parents[name] = path[-2] if depth else ""
+    return parents
+
+
+def test_the_drawing_of_the_tree_is_complete_and_true() -> None:
+    bases = {
+        name: next((base.__name__ for base in kind.__bases__ if base.__name__ in TREE), "")
+        for name, kind in TREE.items()
+    }
+    assert drawn() == bases
+
+
+@pytest.mark.parametrize("kind", TREE.values(), ids=list(TREE))
+def test_without_words_an_error_says_what_it_is(kind: type[QueueKitError]) -> None:
+    assert kind.__doc__
+    if kind is not ConfigurationError:
+        assert str(kind()) == kind.__doc__.strip().splitlines()[0]
+        assert str(kind()).endswith(".")
+
+
+def test_a_subclass_without_words_of_its_own_says_what_its_parent_says() -> None:
+    """A9: users make their own."""
+
+    class CardRefused(NonRetryableError):
+        pass
+
+    assert str(CardRefused()) == "The job cannot succeed, however often it runs."
+    assert str(CardRefused("card 7")) == "card 7"
+
+
+@pytest.mark.parametrize("kind", TREE.values(), ids=list(TREE))
+def test_an_error_survives_pickling(kind: type[QueueKitError]) -> None:
+    """A9: classification works by type, also when the error comes from a child."""
+    copy = pickle.loads(pickle.dumps(kind("boom")))
+    assert (type(copy), str(copy)) == (kind, "boom")
+
+
+def test_unavailable_keeps_what_a_caller_needs_to_send_again() -> None:
+    """H4: kombu's own name for it, with the id and whether it was sent."""
+    error = QueueUnavailable("Redis does not answer", job_id="j-1", sent="no")
+    assert isinstance(error, OperationalError)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.job_id, copy.sent) == ("Redis does not answer", "j-1", "no")
+    assert QueueUnavailable().sent == "unknown"
+
+
+def test_a_configuration_error_lists_every_fault() -> None:
+    error = ConfigurationError(["A: one", "B: two"])
+    assert (str(error), error.problems) == ("A: one; B: two", ["A: one", "B: two"])
+    assert ConfigurationError("A: one").problems == ["A: one"]
+    assert pickle.loads(pickle.dumps(error)).problems == ["A: one", "B: two"]
+
+
+def test_a_timeout_is_transient_and_nothing_is_both() -> None:
+    assert issubclass(JobTimeoutError, errors.TransientError)
+    assert not any(
+        issubclass(kind, errors.TransientError) and issubclass(kind, NonRetryableError) for kind in TREE.values()
+    )
