@@ -16,8 +16,8 @@ from queue_kit.errors import (
 from queue_kit.observe.reading import open_census
 from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
 from queue_kit.worker.current import CurrentJob, current_job
+from queue_kit.worker.enqueue import Enqueued, enqueue, enqueue_many
 from queue_kit.worker.install import install
-from queue_kit.worker.publish import Enqueued, enqueue
 from queue_kit.worker.task import job
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "UnsupportedOperation",
     "current_job",
     "enqueue",
+    "enqueue_many",
     "exponential",
     "fixed",
     "install",

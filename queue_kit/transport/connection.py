@@ -64,6 +64,11 @@ class _JobConnection(kombu.Connection):
         """Connections of different apps are never pooled together."""
         return (id(self.kit), super().__eqhash__())
 
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether there are several URLs, each a server of its own. The URLs of Sentinels are all one server's."""
+        return len(self.alt or ()) > 1 and self.transport_cls != "sentinel"
+
     def open_client(self, timeout_ms: int) -> Redis:
         """A client of its own for the server that this connection is for: TLS, unix socket and Sentinel included."""
         pool = _unconnected(self, timeout_ms)._get_pool()

@@ -32,7 +32,7 @@ class Kit:
     """One app's settings, moves and key names, with what this process runs and holds.
 
     ``running`` maps the id of each job that this very process executes to its run: a publish under that id moves the job.
-    ``held`` is the worker's registry of leases; ``None`` in a process that only sends.
+    ``sender`` sends the app's jobs. ``held`` is the worker's registry of leases; ``None`` in a process that only sends.
     """
 
     settings: Settings
@@ -40,6 +40,7 @@ class Kit:
     moves: Moves
     keys: Keys
     held: Held | None = None
+    sender: Any = None
     running: dict[str, Run] = field(default_factory=dict)
 
     @classmethod

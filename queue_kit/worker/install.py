@@ -11,7 +11,8 @@ from celery.utils.imports import symbol_by_name
 from queue_kit.errors import ConfigurationError
 from queue_kit.settings import load
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.publish import amqp_class
+from queue_kit.transport.sender import Sender
+from queue_kit.worker.publish import amqp_class, direct_send_task
 from queue_kit.worker.steps import Roles
 from queue_kit.worker.task import JobTask
 
@@ -41,6 +42,8 @@ def install(app: Celery, options: Mapping[str, Any] | None = None) -> None:
     kit = Kit.of(load(options), lambda queue: queue in app.amqp.queues)
     app.queue_kit = kit
     _replace_amqp(app, kit)
+    kit.sender = Sender(kit, app.connection_for_write)
+    app.send_task = direct_send_task(app, kit)
     _replace_task_class(app)
     app.steps["worker"].add(Roles)
     _prefer(app)
