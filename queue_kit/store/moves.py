@@ -170,7 +170,7 @@ class Moves:
     ) -> Call[str]:
         new = (message.body, message.queue, message.name, message.nesting) if message else ("", "", "", 0)
         return self._call(
-            "retry", text, job_id, token, *when.arguments, "1" if counted else "", cause, reason[:2000], *new
+            "retry", text, job_id, token, *when.arguments, "1" if counted else "", cause, _plain(reason, 2_000), *new
         )  # fmt: skip
 
     def release(
@@ -193,12 +193,12 @@ class Moves:
         exhausted: bool = False, tell: bool = False,
     ) -> Call[Settled]:
         return self._call(
-            "fail", _read_settled, job_id, token, self.dead_letters, cause, reason[:2000], error_class, stack[:20_000],
-            "1" if exhausted else "", "1" if tell else "",
+            "fail", _read_settled, job_id, token, self.dead_letters, cause, _plain(reason, 2_000), _plain(error_class, 200),
+            _plain(stack, 20_000), "1" if exhausted else "", "1" if tell else "",
         )  # fmt: skip
 
     def replace(self, job_id: str, token: str) -> Call[str]:
-        return self._call("replace", text, job_id, token)
+        return self._call("replace", text, job_id, token, self.dead_letters)
 
     def cancel(self, job_id: str, cause: str, token: str = "") -> Call[str]:
         return self._call("cancel", text, job_id, token, cause)
@@ -233,6 +233,12 @@ class Moves:
 
 def _or_blank(value: Number) -> int | str:
     return "" if value is None else value
+
+
+def _plain(words: str, most: int) -> str:
+    # An error may quote what its job was sent, half a surrogate pair included; a move that cannot be encoded would never
+    # be sent, and its job would hold its worker for ever.
+    return words[:most].encode("utf-8", "replace").decode()
 
 
 def _read_settled(reply: Any) -> Settled:

@@ -135,6 +135,55 @@ def test_a_step_that_fails_after_the_canvas_went_on_fails_nothing(desk: Desk) ->
     assert desk.state() == "waiting"
 
 
+def test_a_step_may_fail_before_the_mark(desk: Desk) -> None:
+    """SPEC 3: given a canvas whose first step fails at once, before the run that sent it has been settled: the job does not
+    stay replaced for ever, by a canvas that will never come back to it."""
+    token = desk.running()
+    step_failed = desk.moves.fail("job", "replaced", "exhausted", "a step failed", error_class="ValueError")
+    assert desk.run(step_failed) == Settled("later", "")
+    assert (desk.state(), desk.trace()) == ("active", "added waiting active")
+    assert desk.run(desk.moves.replace("job", token)) == "failed"
+    assert (desk.state(), desk.places(), desk.counters()) == ("failed", ["failed"], (1, 1, 0))
+    assert desk.trace() == "added waiting active failed dead-lettered"
+    record = desk.record()
+    assert (record["cause"], record["reason"], record["error_class"]) == ("exhausted", "a step failed", "ValueError")
+    assert desk.client.zrange(desk.keys.notes, 0, -1) == ["job"]
+    assert desk.run(step_failed).outcome == "lost"
+
+
+def test_a_step_may_fail_while_the_job_waits_for_a_rerun(desk: Desk) -> None:
+    """Given a run killed after it sent its canvas: the rerun sends the same canvas, whose steps are there already and will
+    not run again."""
+    desk.stalled()
+    assert desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed")).outcome == "later"
+    assert desk.run(desk.moves.replace("job", desk.begin())) == "failed"
+
+
+def test_a_rerun_that_returns_after_all_completes(desk: Desk) -> None:
+    desk.stalled()
+    desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed"))
+    assert desk.run(desk.moves.complete("job", desk.begin())) == "ok"
+
+
+def test_a_step_that_failed_long_ago_does_not_count_against_the_next_canvas(desk: Desk) -> None:
+    """A canvas that came back to the job has not failed."""
+    token = desk.running()
+    desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed"))
+    tail(desk)
+    assert desk.run(desk.moves.replace("job", token)) == "moved"
+    assert desk.run(desk.moves.replace("job", desk.begin())) == "ok"
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
+def test_a_step_that_fails_after_the_job_has_ended_changes_nothing(desk: Desk, end: str) -> None:
+    token = desk.running()
+    desk.run({"completed": desk.moves.complete("job", token), "failed": desk.moves.fail("job", token, "exhausted", "no"),
+              "cancelled": desk.moves.cancel("job", "revoked", token)}[end])  # fmt: skip
+    record = desk.record()
+    assert desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed")).outcome == "lost"
+    assert desk.record() == record
+
+
 def test_a_replaced_job_can_be_cancelled_and_does_not_come_back(desk: Desk) -> None:
     """J4: what the canvas still adds under the id is a duplicate."""
     desk.replaced()

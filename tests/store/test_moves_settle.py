@@ -111,6 +111,15 @@ def test_a_long_reason_is_cut_where_a_character_begins(desk: Desk, letter: str) 
         assert len(run["reason"].encode()) > 490
 
 
+def test_an_error_may_quote_what_is_no_text(desk: Desk) -> None:
+    """A9: half a surrogate pair, as JSON may bring it, is written as a question mark; the settle goes through."""
+    desk.add()
+    desk.run(desk.moves.retry("job", desk.begin(), AT_ONCE, reason="no user \ud800"))
+    desk.run(desk.moves.fail("job", desk.begin(), "exhausted", "\udfff", error_class="\udfff", stack="\udfff"))
+    assert [run["reason"] for run in desk.runs()] == ["no user ?", "?"]
+    assert (desk.state(), desk.record()["reason"]) == ("failed", "?")
+
+
 # -- release ----------------------------------------------------------------------------------------------------------
 
 

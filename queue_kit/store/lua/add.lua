@@ -30,7 +30,7 @@ note('correlation_id', correlation_id)
 local left = job.state and job.queue
 if left then
   for _, part in ipairs({ 'wait', 'reserved', 'active', 'delayed' }) do redis.call('ZREM', queue_key(left, part), id) end
-  redis.call('HDEL', job_key(id), 'expires_at')
+  redis.call('HDEL', job_key(id), 'expires_at', 'canvas_failed')
   if (job.token or '') ~= '' then write(id, 'token', '', 'moved', remembered(job)) end
   if job.cancel then
     leave_note(id, now)

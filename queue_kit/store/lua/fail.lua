@@ -3,13 +3,20 @@
 --   exhausted ('1' when attempts ran out on a retryable cause), tell ('1': nobody has told its callers yet).
 -- Keys: job record (hash), queue's active and failed (zsets), dead letters, notes, events.
 -- Returns { outcome, trouble }: `ok`, `cancelled` (a cancel was asked for), `moved`, `lost`, `gone`; trouble: what kept the
---   dead letter from being written, or ''. A job that replaced itself is held by the token `replaced`.
+--   dead letter from being written, or ''.
+-- A job that replaced itself by a canvas is held by the token `replaced`. A step of the canvas may have failed before the run
+-- that sent it is settled: that is noted (answer `later`), and `replace` then fails the job.
 
 local _, id, token, dead_max, cause, reason, error_class, stack, exhausted, tell = unpack(ARGV)
 open_when_full()
 local now = now_ms()
 local job, why = held(id, token)
-if not job then return { why, '' } end
+if not job then
+  local state = token == 'replaced' and why == 'lost' and record(id, 'state').state
+  if state ~= 'active' and state ~= 'waiting' and state ~= 'delayed' then return { why, '' } end
+  write(id, 'canvas_failed', cjson.encode({ cause = cause, reason = brief(reason), error_class = error_class }))
+  return { 'later', '' }
+end
 let_go(job)
 if tell == '1' then leave_note(id, now) end
 if job.cancel then
