@@ -1,0 +1,91 @@
+"""Compares stock Celery and queue_kit in interleaved rounds: ``python -m benchmarks [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.measures import PREFORK, THREADS, Figures, one_round
+from benchmarks.stand import Stand, worker_words
+from benchmarks.systems import KIT, STOCK
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured."""
+
+    rounds: int
+    jobs: int
+    idle_jobs: int
+
+
+FULL, QUICK = Extent(rounds=7, jobs=10_000, idle_jobs=1_000), Extent(rounds=3, jobs=2_000, idle_jobs=150)
+
+
+def main() -> int:
+    """Run the rounds, print what they gave, write results.json; 0 if each goal is met."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    options.add_argument("--quick", action="store_true", help="fewer and shorter rounds, in under two minutes")
+    extent = QUICK if options.parse_args().quick else FULL
+    began = time.monotonic()
+    with Stand() as stand:
+        about = describe(stand, extent)
+        print("\n".join(f"{name}: {value}" for name, value in about.items()))
+        print(f"what is run, by turns:\n{commands(extent)}\n", flush=True)
+        rounds = [round_of_both(stand, extent, number) for number in range(1, extent.rounds + 1)]
+    lines = report.summarise(rounds)
+    marks, good = report.verdicts(lines)
+    report.write(lines, about)
+    print(f"\n{report.table(lines)}\n\n{marks}\n\n{time.monotonic() - began:.0f} s; written to {report.RESULTS.name}")
+    return 0 if good else 1
+
+
+def round_of_both(stand: Stand, extent: Extent, number: int) -> tuple[Figures, Figures]:
+    """Stock, then ours, so that what slows the machine down for a while slows both."""
+    stock, ours = (one_round(stand, system, extent.jobs, extent.idle_jobs) for system in (STOCK, KIT))
+    says = ", ".join(
+        f"{name} {ours[name]:,.0f} to {stock[name]:,.0f}" for name in ("enqueue", "drain_prefork", "drain_threads")
+    )
+    print(f"round {number} of {extent.rounds}, queue_kit to stock: {says}", flush=True)
+    return stock, ours
+
+
+def describe(stand: Stand, extent: Extent) -> dict[str, str]:
+    """What a reader needs to judge the figures."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("celery", "kombu", "redis", "hiredis"))
+    server = stand.client.info("server")["redis_version"]
+    return {
+        "machine": f"{os.cpu_count()} x {_processor()}, {platform.system()} {platform.release()}",
+        "software": f"Python {platform.python_version()}, {packages}, Redis server {server}",
+        "extent": f"{extent.rounds} rounds of {extent.jobs:,} jobs of 100 bytes that do nothing, {extent.idle_jobs:,} idle ones",
+        "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    }
+
+
+def commands(extent: Extent) -> str:
+    """What is run for each system, to be repeated by hand against any Redis that CELERY_BROKER_URL names."""
+    words = []
+    for system in (STOCK, KIT):
+        words += [("benchmarks.producer", system.app, "burst", extent.jobs)]
+        words += [worker_words(system, pool) for pool in (PREFORK, THREADS)]
+        words += [("benchmarks.producer", system.app, "trickle", extent.idle_jobs)]
+    return "\n".join(f"  python -m {' '.join(map(str, line))}" for line in words)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

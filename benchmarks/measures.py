@@ -1,0 +1,109 @@
+"""The measures, each of one system on an empty server; what they share is how Redis and a worker are read."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from statistics import mean, quantiles
+
+import psutil
+
+from benchmarks.stand import Pool, Stand
+from benchmarks.systems import System
+from deploy.demo.waiting import wait_until
+
+PREFORK, THREADS = Pool("prefork", 3), Pool("threads", 4)
+LOOK_EVERY_S = 0.01
+STARTS_WITHIN_S = 30
+DRAINS_WITHIN_S = 300
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Redis's and a worker's own counters at one instant."""
+
+    commands: int
+    reads: int
+    memory: int
+    cpu_s: float = 0.0
+    at: float = field(default_factory=time.perf_counter)
+
+
+def read(stand: Stand, worker: psutil.Process | None = None) -> Reading:
+    """Read the counters. A worker's are those of its process and of its children."""
+    stats = stand.client.info("everything")
+    family = [worker, *worker.children(recursive=True)] if worker else []
+    times = [process.cpu_times() for process in family]
+    cpu_s = sum(spent.user + spent.system for spent in times)
+    return Reading(stats["total_commands_processed"], stats["total_reads_processed"], stats["used_memory"], cpu_s)
+
+
+def fill(stand: Stand, system: System, jobs: int) -> Figures:
+    """Send jobs to an empty server, nobody taking them: the rate, and what a job costs Redis in trips, commands, bytes."""
+    stand.client.flushall()
+    before = read(stand)
+    sent = stand.produce(system, "burst", jobs)
+    after = read(stand)
+    events = (stand.client.memory_usage(system.events, samples=0) or 0) if system.events else 0
+    return {
+        "enqueue": sent["per_s"],
+        "enqueue_cpu_us": sent["cpu_us"],
+        "add_trips": (after.reads - before.reads) / jobs,
+        "add_commands": (after.commands - before.commands) / jobs,
+        "bytes_waiting": (after.memory - before.memory - events) / jobs,
+        "bytes_events": events / jobs,
+    }
+
+
+def drain(stand: Stand, system: System, worker: psutil.Process, jobs: int) -> Figures:
+    """Let a worker take all jobs that wait: from the first look that finds one settled to the one that finds none left."""
+    looks = 0
+
+    def left() -> int:
+        nonlocal looks
+        looks += 1
+        return system.left(stand.client)
+
+    wait_until(lambda: left() < jobs, "the first job is done", STARTS_WITHIN_S)
+    looks, begun = 0, left()
+    before = read(stand, worker)
+    while left() and time.perf_counter() - before.at < DRAINS_WITHIN_S:
+        time.sleep(LOOK_EVERY_S)
+    after = read(stand, worker)
+    per_look = len(system.counts)
+    return {
+        "drain": begun / (after.at - before.at),
+        "take_trips": (after.reads - before.reads - looks) / begun,
+        "take_commands": (after.commands - before.commands - looks * per_look) / begun,
+        "worker_cpu_us": (after.cpu_s - before.cpu_s) / begun * 1e6,
+    }
+
+
+def idle_latency(stand: Stand, system: System, jobs: int) -> Figures:
+    """How long a job takes from the sender's call to its start in a worker that has nothing else to do, in ms."""
+    waits_ms = [wait_s * 1000 for wait_s in stand.produce(system, "trickle", jobs)]
+    hundredths = quantiles(waits_ms, n=100, method="inclusive")
+    return {"idle_p50": hundredths[49], "idle_p99": hundredths[98]}
+
+
+def one_round(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figures:
+    """All measures of one system once."""
+    figures = fill(stand, system, jobs)
+    with stand.worker(system, PREFORK) as worker:
+        prefork = drain(stand, system, worker, jobs)
+        figures |= idle_latency(stand, system, idle_jobs)
+    again = fill(stand, system, jobs)
+    with stand.worker(system, THREADS) as worker:
+        threads = drain(stand, system, worker, jobs)
+    return {
+        **figures,
+        "enqueue": mean((figures["enqueue"], again["enqueue"])),
+        "drain_prefork": prefork["drain"],
+        "drain_threads": threads["drain"],
+        "round_trips": figures["add_trips"] + prefork["take_trips"],
+        "commands": figures["add_commands"] + prefork["take_commands"],
+        "cpu_prefork_us": prefork["worker_cpu_us"],
+        "cpu_threads_us": threads["worker_cpu_us"],
+    }
