@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -71,7 +72,7 @@ def describe(stand: Stand, extent: Extent) -> dict[str, str]:
 
 def commands(extent: Extent) -> str:
     """What is run for each system, to be repeated by hand against any Redis that CELERY_BROKER_URL names."""
-    words = []
+    words: list[Sequence[object]] = []
     for system in (STOCK, KIT):
         words += [("benchmarks.producer", system.app, "burst", extent.jobs)]
         words += [worker_words(system, pool) for pool in (PREFORK, THREADS)]
