@@ -20,7 +20,8 @@ def main() -> int:
         return run(serve)
     except KeyboardInterrupt:
         print("\nStopped.")
-        return 130
+        # What is left running until Ctrl-C has ended well; a demo that is broken off has not.
+        return 0 if serve else 130
 
 
 def run(serve: bool) -> int:
