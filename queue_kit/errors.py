@@ -10,6 +10,8 @@
     │   └── ResourceGone
     ├── TransientError              raised by a task: retried while attempts remain
     │   └── JobTimeoutError
+    ├── JobNotFound                 no job has this id
+    ├── WrongState                  the job is in a state that does not allow this
     ├── NoCurrentJob                current_job() was called outside a run
     ├── JobExit                     a task called sys.exit()
     ├── JobStalledError             its worker was lost too often
@@ -91,6 +93,24 @@ class TransientError(QueueKitError):
 
 class JobTimeoutError(TransientError):
     """The job ran past its deadline."""
+
+
+class JobNotFound(QueueKitError, LookupError):
+    """No job has this id."""
+
+
+class WrongState(QueueKitError):
+    """The job is in a state that does not allow this.
+
+    ``state`` is the state it is in.
+    """
+
+    def __init__(self, message: str = "", state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
+
+    def __reduce__(self) -> tuple[type[WrongState], tuple[str, str]]:
+        return type(self), (str(self), self.state)
 
 
 class NoCurrentJob(QueueKitError, LookupError):

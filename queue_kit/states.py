@@ -41,6 +41,8 @@ class Event(StrEnum):
     DUPLICATED = "duplicated"
     REMOVED = "removed"
     DRAINED = "drained"
+    PAUSED = "paused"
+    RESUMED = "resumed"
 
 
 class Cause(StrEnum):

@@ -53,9 +53,9 @@ class Ledger:
         """How many jobs wait in a queue."""
         return int(self.client.execute_command("ZCARD", keys.queue(queue, "wait")))
 
-    def waiting(self, keys: Keys, queue: str) -> list[str]:
-        """Ids of the jobs that wait in a queue, the next first."""
-        return [text(job_id) for job_id in self.client.execute_command("ZRANGE", keys.queue(queue, "wait"), 0, -1)]
+    def members(self, keys: Keys, queue: str, part: str) -> list[str]:
+        """Ids of the jobs in one part of a queue, such as ``wait`` (the next first) or ``delayed`` (the soonest first)."""
+        return [text(job_id) for job_id in self.client.execute_command("ZRANGE", keys.queue(queue, part), 0, -1)]
 
     def _pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)

@@ -206,6 +206,16 @@ class Moves:
     def promote(self, job_id: str) -> Call[str]:
         return self._call("promote", text, job_id)
 
+    def postpone(self, job_id: str, delay_ms: int) -> Call[str]:
+        return self._call("postpone", text, job_id, delay_ms)
+
+    def pause(self, queue: str, paused: bool) -> Call[int]:
+        return self._call("pause", int, queue, "1" if paused else "")
+
+    def limit(self, queue: str, **limits: Number) -> Call[int]:
+        flat = [part for field, value in limits.items() for part in (field, _or_blank(value))]
+        return self._call("limit", int, queue, *flat)
+
     def expire(self, job_id: str) -> Call[str]:
         return self._call("expire", text, job_id)
 
