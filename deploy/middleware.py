@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from kombu.exceptions import OperationalError
+
+from queue_kit import QueueUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ class QueueUnavailableMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, OperationalError):
+        if not isinstance(exception, QueueUnavailable):
             return None
         logger.warning("%s %s answered 503: %s", request.method, request.path, exception)
         body = {"error": "The job queue is not reachable just now. Nothing is lost: send the same request again."}

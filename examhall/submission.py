@@ -31,7 +31,7 @@ def grade_now(attempt: Attempt, answers: Answers | None = None) -> int:
 def grade_later(attempt: Attempt, answers: Answers | None = None) -> None:
     """Hand in and leave the grading to a job; handing in once more while that job is on its way changes nothing.
 
-    Raises OperationalError when the queue did not take the job. The answers are kept then, and the next try sends it: should the
+    Raises QueueUnavailable when the queue did not take the job. The answers are kept then, and the next try sends it: should the
     first have reached the queue after all, the two jobs find one row and store one score.
     """
     if attempt.status == Attempt.Status.GRADING and attempt.grading_job:

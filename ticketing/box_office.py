@@ -11,9 +11,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
-from queue_kit import enqueue
+from queue_kit import QueueUnavailable, enqueue
 from ticketing.models import Hold, Seat
 from ticketing.seats import HoldStatus, left_ms
 
@@ -37,7 +36,7 @@ class Jobs:
 def place_hold(seat: Seat, holder: str) -> tuple[Hold, Jobs]:
     """Hold a seat for a customer, for TICKETING_HOLD_MS; of several who ask at once one gets it.
 
-    Raises SeatTaken for the others, and OperationalError, with the seat free again, when the job that would end the hold
+    Raises SeatTaken for the others, and QueueUnavailable, with the seat free again, when the job that would end the hold
     could not be sent.
     """
     jobs = Jobs()
@@ -63,7 +62,7 @@ def send_jobs_of_hold(hold: Hold, jobs: Jobs) -> None:
     try:
         jobs.release = send_release(hold, settings.TICKETING_HOLD_MS)
         jobs.render = send_render(hold.seat.event_id)
-    except OperationalError:
+    except QueueUnavailable:
         # The customer is told to try again, and must not find the seat taken by this very try.
         give_back(hold)
         raise

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
+from queue_kit import QueueUnavailable
 from tests.support.redis_server import RedisServer
 from ticketing.box_office import HoldOver, SeatTaken, buy, place_hold, release_if_due
 from ticketing.models import Event, Hold, Seat, SeatMap
@@ -65,7 +65,7 @@ def test_a_seat_whose_hold_has_run_out_can_be_held_although_no_job_came(queue: R
 
 
 def test_with_the_queue_down_the_seat_is_free_again(queue_down: None, seat: Seat) -> None:
-    with pytest.raises(OperationalError):
+    with pytest.raises(QueueUnavailable):
         place_hold(seat, "Ada")
     assert statuses(seat) == ["released"]
 
