@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from queue import Empty
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kombu.transport import redis as stock
 from kombu.utils.encoding import bytes_to_str
@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 
 from queue_kit.errors import UnsupportedOperation
 from queue_kit.store import Call, Claim, Claimed, Ledger
-from queue_kit.transport import envelope
+from queue_kit.transport import envelope, points
 from queue_kit.transport.held import Held, HeldJob, Pending
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.qos import QoS
@@ -45,7 +45,7 @@ class JobChannel(_Host):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._asked: list[Call[Any]] = []
         self._settling: list[Pending] = []
-        self._claim_base = ""
+        self._claim_base, self._claim_queues = "", tuple[str, ...]()
         self._wait_s: float | None = None
         super().__init__(*args, **kwargs)
 
@@ -142,14 +142,15 @@ class JobChannel(_Host):
         held, moves = self.held, self.kit.moves
         self._settling = held.take_pending()
         self._asked = [pending.call for pending in self._settling]
-        self._asked += [moves.recall(base, queues) for base in held.lost_claims]
         room = held.room(self.qos.prefetch_count)
-        self._claim_base = ""
+        self._claim_base, self._claim_queues = "", tuple(queues)
         if room.limit and self.qos.can_consume():
             self._claim_base = held.next_claim()
             self._asked.append(moves.claim(held.worker, self._claim_base, room, held.traits, queues))
             self._queue_cycle.rotate(queues[0])
+        self._reached("sending")
         self._send([call.command for call in self._asked])
+        self._reached("sent")
 
     def _send_wait(self, jobs: Sequence[str], plain: Sequence[str], longest_s: float) -> None:
         self._asked = []
@@ -163,10 +164,16 @@ class JobChannel(_Host):
         connection = self.client.connection
         connection.send_packed_command(connection.pack_commands(commands))
 
+    def _reached(self, what: str) -> None:
+        if self._settling:
+            points.reached(f"settle {what}")
+        if self._claim_base:
+            points.reached(f"claim {what}")
+
     def _brpop_read(self, **options: Any) -> bool:
         try:
             replies = [self._read_reply() for _ in range(len(self._asked) or 1)]
-        except self.connection_errors:
+        except Exception:
             self._forget_request()
             self.client.connection.disconnect()
             raise
@@ -183,14 +190,24 @@ class JobChannel(_Host):
         except ResponseError as error:
             return error
 
+    def _on_connection_disconnect(self, connection: Any) -> None:
+        """The socket is closed, by whoever found it broken: it may have been a sender, a health check, or Redis."""
+        if self._in_poll is connection:
+            self._forget_request()
+        super()._on_connection_disconnect(connection)
+
     def _forget_request(self) -> None:
         """The socket broke with a request under way: settles go again, and what the claim may have taken is recalled."""
-        if self._asked:
-            self.held.put_back(self._settling)
-            self._settling = []
-            if self._claim_base:
-                self.held.lost_claims.add(self._claim_base)
-        self._asked = []
+        asked, settling, self._asked, self._settling = self._asked, self._settling, [], []
+        if asked:
+            self.held.put_back(settling)
+            self._recall()
+
+    def _recall(self) -> None:
+        """Nobody will read what the last claim brought: its jobs go back, also if it reaches Redis only later."""
+        base, self._claim_base = self._claim_base, ""
+        if base:
+            self.held.post(self.kit.moves.recall(base, self._claim_queues), _log_recalled)
 
     def _resend_unknown(self, replies: list[Any]) -> list[Any]:
         """A server that lost its scripts gets the source once; it keeps it."""
@@ -207,26 +224,37 @@ class JobChannel(_Host):
             return error
 
     def _read_claim(self, replies: list[Any]) -> bool:
-        asked, settling, base = self._asked, self._settling, self._claim_base
+        asked, settling = self._asked, self._settling
+        self._reached("answered")
         self._asked, self._settling = [], []
         answers = [r if isinstance(r, Exception) else call.read(r) for call, r in zip(asked, replies, strict=True)]
         self.held.answer(settling, answers[: len(settling)])
-        self.held.lost_claims.clear()
-        if not base:
+        if not self._claim_base:
             raise Empty()
-        claim = answers[-1]
-        if isinstance(claim, ReadOnlyError):
-            raise RedisConnectionError("this Redis is no primary any more") from claim
-        if isinstance(claim, Exception):
-            logger.error("a claim was refused by Redis: %s", claim)
-            self._wait_s = _LONGEST_WAIT_S
-            raise Empty()
+        claim = self._usable(answers[-1])
+        self._claim_base = ""
         self._wait_s = self._after(claim)
         for job in claim.jobs:
             self.deliver(job)
         if not claim.jobs:
             raise Empty()
         return True
+
+    def _usable(self, answer: Any) -> Claim:
+        """The answer to a claim, unless it is none, or so old that its leases may be over before anybody renews them."""
+        if isinstance(answer, ReadOnlyError):
+            raise RedisConnectionError("this Redis is no primary any more") from answer
+        if isinstance(answer, ResponseError):
+            logger.error("a claim was refused by Redis: %s", answer)
+            return Claim([], None)
+        if isinstance(answer, Exception):
+            logger.warning("a claim got no answer: %s", answer)
+        elif answer.jobs and monotonic() - self._brpop_sent_at > self.kit.moves.lease_ms / 2000:
+            logger.warning("a claim was answered too late: its jobs go back")
+        else:
+            return cast(Claim, answer)
+        self._recall()
+        return Claim([], None)
 
     def _after(self, claim: Claim) -> float | None:
         """Seconds to wait before the next claim; ``None``: claim again at once."""
@@ -306,13 +334,20 @@ def settle_all(held: Held, ledger: Ledger) -> None:
     pending = held.take_pending()
     if not pending:
         return
+    points.reached("settle sending")
     try:
         answers = ledger.run_all([item.call for item in pending])
-    except RedisError as error:
+    except (RedisError, OSError) as error:
         logger.warning("settles could not be sent, to be sent again: %s", error)
         held.put_back(pending, pause_s=0.5)
         return
+    points.reached("settle answered")
     held.answer(pending, answers)
+
+
+def _log_recalled(jobs: int) -> None:
+    if jobs:
+        logger.warning("%d claimed jobs went back: the answer that brought them was lost or late", jobs)
 
 
 class Channel(JobChannel, stock.Channel):

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_kit.store import Call, Claimed, Ledger, Room, Traits
+from queue_kit.transport import points
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class HeldJob:
-    """One lease of this worker. ``ended``: its settle is decided, if perhaps not yet answered."""
+    """One lease of this worker. ``ended``: its settle is decided, if perhaps not yet answered; ``left_pool``: whether the
+    pool is done with it, in which case its settle must follow at once."""
 
     claimed: Claimed
     name: str
@@ -30,7 +32,8 @@ class HeldJob:
     ended: bool = False
     lost: bool = False
     cancel: str = ""
-    held_since: float = field(default_factory=time.monotonic)
+    left_pool: Callable[[], bool] = lambda: False
+    doubted: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -53,7 +56,6 @@ class Held:
         self.may_reserve = False
         self.ledger: Callable[[], Ledger] = _no_ledger
         self.beat_at = time.monotonic()
-        self.lost_claims: set[str] = set()
         self._max_stalled = max_stalled
         self._max_suspects = max_suspects
         self._jobs: dict[str, HeldJob] = {}
@@ -104,6 +106,7 @@ class Held:
     def post(self, call: Call[Any], answered: Callable[[Any], None] = lambda answer: None) -> None:
         """Queue a move that is sent with the settles."""
         self._pending.append(Pending(call, answered))
+        points.reached("settle queued")
         self.wake()
 
     @property

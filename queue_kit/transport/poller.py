@@ -20,6 +20,8 @@ class JobPoller(stock.MultiChannelPoller):
     def __init__(self) -> None:
         super().__init__()
         self._wake_fds: tuple[int, int] | None = None
+        self.beat: Callable[[], None] = lambda: None
+        self.longest_wait_s: float | None = None
 
     def on_poll_start(self) -> None:
         for channel in self._channels:
@@ -41,7 +43,10 @@ class JobPoller(stock.MultiChannelPoller):
 
         :raises queue.Empty: when nothing was delivered.
         """
+        self.beat()
         wake_fd = self._waker()
+        if self.longest_wait_s is not None:
+            timeout = min(timeout or self.longest_wait_s, self.longest_wait_s)
         self._in_protected_read = True
         try:
             self.on_poll_start()

@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from queue_kit.errors import QueueUnavailable
 from queue_kit.store import Call, Ledger
 from queue_kit.store.moves import Added
-from queue_kit.transport import envelope
+from queue_kit.transport import envelope, points
 from queue_kit.transport.envelope import Posting
 from queue_kit.transport.kit import Kit
 
@@ -50,8 +50,10 @@ class Sender:
             self._note(posting, self._within_time(posting.id, posting.add(self._kit.moves)))
             return
         run.unsent = (posting.message, posting.when)
+        points.reached("move sending")
         self._within_time(posting.id, posting.move(self._kit.moves, run))
         run.unsent, run.moved = None, True
+        points.reached("move answered")
 
     def send_all(self, postings: Sequence[Posting]) -> list[Added | QueueUnavailable]:
         """Send many jobs in one round trip; an answer for each, in order, also when the connection breaks midway."""

@@ -41,8 +41,13 @@ class Consumer(StockConsumer):
         connection = super().connect()
         self.controller.queue_kit.connected(connection)
         if self.hub is None:
-            self.held.wake = connection.transport.cycle.wake
+            self._follow(connection.transport.cycle)
         return connection
+
+    def _follow(self, poller: Any) -> None:
+        """Without an event loop the poller itself shows that the main loop lives, and is what a settle has to wake."""
+        self.held.wake, poller.beat = poller.wake, self.held.beat
+        poller.longest_wait_s = min(1.0, self.kit.moves.renewal_ms / 1000)
 
     def ensure_connected(self, conn: Any) -> Any:
         """Wait for Redis with a bounded, growing pause; the loop lives while it waits."""

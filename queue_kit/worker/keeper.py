@@ -48,11 +48,21 @@ class Keeper(Role):
 
     def renew(self) -> None:
         """Renew every lease held, in few round trips."""
-        jobs = [job for job in self._held.jobs() if not job.lost]
+        jobs = [job for job in self._held.jobs() if not job.lost and not self._is_forsaken(job)]
         for start in range(0, len(jobs), _BATCH):
             batch = jobs[start : start + _BATCH]
             words = self.ledger.run(self._moves.renew((job.claimed.id, job.claimed.token) for job in batch))
             self._read(batch, words)
+
+    def _is_forsaken(self, job: HeldJob) -> bool:
+        """Whether the pool is done with a job and nobody settles it; found so twice, it is let go, to stall."""
+        if job.ended or not job.left_pool():
+            return False
+        if job.doubted:
+            logger.error("the pool has lost job %s[%s] without a word: it will stall", job.name, job.claimed.id)
+            self._held.drop(job)
+        job.doubted = True
+        return True
 
     def _read(self, jobs: Sequence[HeldJob], words: Sequence[str]) -> None:
         for job, word in zip(jobs, words, strict=True):

@@ -4,6 +4,7 @@ in nine places, ours decides in one and hands the move to the settler.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
@@ -30,6 +31,7 @@ from queue_kit.rules import backoff
 from queue_kit.rules.outcome import AGAIN, Fail, Failure, decide
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
+from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.held import HeldJob
 from queue_kit.worker.failure import failure_of, unwrapped
@@ -38,6 +40,15 @@ from queue_kit.worker.task import policy_of
 from queue_kit.worker.trace import LeaseLost, Report, trace_job
 
 logger = get_logger(__name__)
+
+_WITH_REPORT = 4  # parts of an outcome that our own trace target has made
+
+
+def _how_to_ask(result: Any) -> Callable[[], bool]:
+    """How to ask a pool whether it is done with a run; each pool hands out its own kind of handle (solo none: it is)."""
+    handle = getattr(result, "f", result)
+    ask = getattr(handle, "ready", None) or getattr(handle, "done", None)
+    return ask or (lambda: True)
 
 
 class JobRequest(StockRequest):
@@ -78,6 +89,7 @@ class JobRequest(StockRequest):
             state.task_ready(self)
             raise TaskRevokedError(self.id)
         hard, soft = self.time_limits
+        points.reached("pool entering")
         result = pool.apply_async(
             trace_job,
             args=(self.type, self.id, self.request_dict, self.body, self.content_type, self.content_encoding),
@@ -90,6 +102,7 @@ class JobRequest(StockRequest):
             correlation_id=self.id,
         )
         self._apply_result = None if result is None else ref(result)
+        self.job.left_pool = _how_to_ask(result)
         return result
 
     def maybe_expire(self) -> bool:
@@ -102,12 +115,20 @@ class JobRequest(StockRequest):
 
     # -- out of the pool ----------------------------------------------------------------------------------------------
 
+    def on_accepted(self, pid: int, time_accepted: float) -> None:
+        """The pool is about to run the function."""
+        points.reached("accepted")
+        super().on_accepted(pid, time_accepted)
+
     def on_success(self, outcome: Any, **kwargs: Any) -> None:
         """The pool has run the function, to whatever end."""
         if self.job is None:
             return super().on_success(outcome, **kwargs)
+        points.reached("result arrived")
         if self.job.ended or isinstance(outcome, ExceptionInfo):
             return self.on_failure(outcome)
+        if len(outcome) < _WITH_REPORT:
+            return self._on_killed()
         failed, retval, runtime, report = outcome
         if failed:
             return self._on_raised(retval, report)
@@ -185,6 +206,11 @@ class JobRequest(StockRequest):
             return self._settle_once(self.settler.release)
         logger.warning("the process that ran %s[%s] was lost: %s", self.name, self.id, error)
         self._settle_once(self.settler.stall)
+
+    def _on_killed(self) -> None:
+        """A greenlet was killed; gevent's pool says so by an outcome without a report."""
+        state.task_ready(self)
+        self._on_lost(WorkerLostError("its greenlet was killed"))
 
     def _on_rejected(self, error: Reject, exc_info: Any, report: Report) -> None:
         if error.requeue:

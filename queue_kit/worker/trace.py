@@ -19,6 +19,7 @@ from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
 
 from queue_kit.errors import JobExit
 from queue_kit.rules.outcome import Failure
+from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit, Run
 from queue_kit.worker.failure import failure_of
@@ -61,6 +62,7 @@ def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwarg
     finally:
         if running.get(uuid) is run:
             del running[uuid]
+    points.reached("report returning")
     failure = failure_of(retval.exception, retval.traceback) if failed else None
     return failed, retval, runtime, Report(failure, run.replaced, run.moved, run.unsent)
 
@@ -107,9 +109,11 @@ def _fenced(function: Callable[..., Any], task: Any, kit: Kit) -> Callable[..., 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         began = time.monotonic()
+        points.reached("function entering")
         try:
             return function(*args, **kwargs)
         finally:
+            points.reached("function left")
             if time.monotonic() - began >= long_s:
                 _check_lease(task, kit)
 

@@ -68,6 +68,15 @@ def test_a_claim_that_took_nothing_has_nothing_to_recall(desk: Desk) -> None:
     assert recall(desk, "w1.1.0") == 0
 
 
+def test_a_claim_that_arrives_after_its_recall_takes_nothing(desk: Desk) -> None:
+    """H2: given a claim that a cut network held up; its worker has long gone on by another connection. Without the mark its
+    jobs would be leased to nobody, and stall."""
+    desk.add()
+    assert recall(desk, "w1.1.0") == 0
+    assert desk.claim(1).jobs == []
+    assert [job.id for job in desk.claim(1).jobs] == ["job"]
+
+
 # -- nudge ------------------------------------------------------------------------------------------------------------
 
 

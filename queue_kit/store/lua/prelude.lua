@@ -10,6 +10,8 @@ local REASON_KEPT = 500 -- bytes of a reason in one of them
 
 local function job_key(id) return PREFIX .. ':job:' .. id end
 
+local function recalled_key(base) return PREFIX .. ':recalled:' .. base end
+
 local function queue_key(queue, part) return PREFIX .. ':q:' .. queue .. ':' .. part end
 
 -- When memory is full Redis lets a script write only after a write that it allows then; ZREM is one.

@@ -1,13 +1,17 @@
 -- recall: jobs that a claim took whose answer never arrived go back where they were: head, no counter but the start. One
--- that was asked to stop meanwhile is cancelled, and its callers are told.
+-- that was asked to stop meanwhile is cancelled, and its callers are told. A claim that is still on its way (held up in a
+-- network that was cut) finds a mark when it gets here, and takes nothing.
 -- Arguments: prefix, token (base of that claim's tokens), then the queues it named.
--- Keys: queues' active and reserved (zsets: one entry for each job that runs somewhere), job records (hashes), wait, notes,
---   events.
+-- Keys: recalled mark (string), queues' active and reserved (zsets: one entry for each job that runs somewhere), job records
+--   (hashes), wait, notes, events.
 -- Returns how many jobs went back.
+
+local MARK_KEPT_MS = 1800000 -- longer than a sender's kernel goes on trying to deliver
 
 local _, base = unpack(ARGV)
 open_when_full()
 local now, back = now_ms(), 0
+redis.call('SET', recalled_key(base), '1', 'PX', MARK_KEPT_MS)
 for index = 3, #ARGV do
   for _, part in ipairs({ 'active', 'reserved' }) do
     for _, id in ipairs(redis.call('ZRANGE', queue_key(ARGV[index], part), 0, -1)) do
