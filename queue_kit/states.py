@@ -39,6 +39,7 @@ class Event(StrEnum):
     RETRIES_EXHAUSTED = "retries-exhausted"
     DEAD_LETTERED = "dead-lettered"
     DUPLICATED = "duplicated"
+    DEDUPLICATED = "deduplicated"
     REMOVED = "removed"
     DRAINED = "drained"
     PAUSED = "paused"
@@ -61,18 +62,22 @@ class Cause(StrEnum):
     CANCELLED = "cancelled"
 
 
-#: The legal moves: verb → (from, to). ``None`` stands for "no record".
+#: The legal moves: verb → (from, to). ``None`` stands for "no record". A reserved or replaced job is waiting; a job that has
+#: replaced itself is added again by its canvas, wherever a crash has left it; claim also promotes and expires on its way.
 MOVES: Final[dict[str, tuple[frozenset[State | None], frozenset[State | None]]]] = {
-    "add": (frozenset({None}), frozenset({State.WAITING, State.DELAYED})),
+    "add": (
+        frozenset({None, State.WAITING, State.DELAYED, State.ACTIVE}),
+        frozenset({State.WAITING, State.DELAYED, State.CANCELLED}),
+    ),
     "promote": (frozenset({State.DELAYED}), frozenset({State.WAITING})),
     "claim": (frozenset({State.WAITING}), frozenset({State.ACTIVE})),
     "renew": (frozenset({State.ACTIVE}), frozenset({State.ACTIVE})),
     "complete": (frozenset({State.ACTIVE}), frozenset({State.COMPLETED})),
     "retry": (frozenset({State.ACTIVE}), frozenset({State.DELAYED, State.WAITING, State.CANCELLED})),
     "release": (frozenset({State.ACTIVE}), frozenset({State.DELAYED, State.WAITING, State.CANCELLED})),
-    "replace": (frozenset({State.ACTIVE}), frozenset({State.WAITING})),
+    "replace": (frozenset({State.ACTIVE}), frozenset({State.WAITING, State.FAILED, State.CANCELLED})),
     "stall": (frozenset({State.ACTIVE}), frozenset({State.WAITING, State.FAILED, State.CANCELLED})),
-    "fail": (frozenset({State.ACTIVE}), frozenset({State.FAILED, State.CANCELLED})),
+    "fail": (frozenset({State.ACTIVE, State.WAITING}), frozenset({State.FAILED, State.CANCELLED})),
     "cancel": (
         frozenset({State.WAITING, State.DELAYED, State.ACTIVE}),
         frozenset({State.CANCELLED, State.ACTIVE}),

@@ -62,11 +62,15 @@ class Desk:
               once: Iterable[str] = (), reserve: Iterable[str] = (), queues: Sequence[str] = (),
               worker: str = "w1") -> Claim:  # fmt: skip
         """Claim with a token base of its own; all that is taken begins unless ``begin`` says how many."""
-        room = Room(limit, limit if begin is None else begin, suspects, frozenset(avoid))
-        traits = Traits(frozenset(once), frozenset(reserve))
-        return self.run(
-            self.moves.claim(worker, f"{worker}.{next(self._claims)}", room, traits, queues or [self.queue])
-        )
+        room = self.room(limit, limit if begin is None else begin, suspects, avoid)
+        base = f"{worker}.{next(self._claims)}"
+        return self.run(self.moves.claim(worker, base, room, self.traits(once, reserve), queues or [self.queue]))
+
+    def room(self, limit: int, begin: int, suspects: int, avoid: Iterable[str]) -> Room:
+        return Room(limit, begin, suspects, frozenset(avoid))
+
+    def traits(self, once: Iterable[str] = (), reserve: Iterable[str] = ()) -> Traits:
+        return Traits(frozenset(once), frozenset(reserve))
 
     def claimed(self, limit: int = 10, **options: Any) -> list[str]:
         """Claim, and return the ids that were taken, in order."""

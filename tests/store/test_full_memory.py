@@ -69,6 +69,7 @@ MOVES: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] 
     "replace": (Desk.running, lambda desk, token: desk.run(desk.moves.replace("job", token)), "ok"),
     "reap": (run_out, lambda desk, _: [row.outcome for row in desk.run(desk.moves.reap())], ["waiting"]),
     "cancel": (waiting, lambda desk, _: desk.run(desk.moves.cancel("job", "cancelled")), "cancelled"),
+    "postpone": (delayed, lambda desk, _: desk.run(desk.moves.postpone("job", 60_000)), "ok"),
     "promote": (delayed, lambda desk, _: desk.run(desk.moves.promote("job")), "ok"),
     "expire": (expired, lambda desk, _: desk.run(desk.moves.expire("job")), "expired"),
     "remove": (waiting, lambda desk, _: desk.run(desk.moves.remove("job")), "ok"),
@@ -78,6 +79,8 @@ MOVES: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] 
 ERRANDS: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] = {
     "check": (Desk.running, lambda desk, token: desk.run(desk.moves.check("job", token)), "ok"),
     "recall": (Desk.running, lambda desk, token: desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue])), 1),
+    "pause": (waiting, lambda desk, _: desk.run(desk.moves.pause(desk.queue, True)), 1),
+    "limit": (waiting, lambda desk, _: desk.run(desk.moves.limit(desk.queue, concurrency=1)), 1),
     "nudge": (waiting, lambda desk, _: desk.run(desk.moves.nudge(desk.queue)), 1),
     "notes": (untold, lambda desk, _: len(desk.run(desk.moves.notes())), 1),
     "strike": (untold, lambda desk, _: desk.run(desk.moves.strike("job")), 1),
