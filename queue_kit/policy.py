@@ -50,6 +50,34 @@ def exponential(delay_ms: int, *, jitter: float = 0.0, cap_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class DedupPolicy:
+    """Which sends of one key are one job.
+
+    Modes: ``ttl`` (one job until the key's life is over, whatever became of it); ``until_finished`` (until the job has
+    ended); ``extend`` (as ttl, each hit prolongs it); ``replace`` (as extend, and while the job is delayed the last payload
+    wins); ``keep_last`` (until it has ended, and what was sent last while it ran runs once more after it).
+    """
+
+    key: str
+    mode: Literal["ttl", "until_finished", "extend", "replace", "keep_last"] = "ttl"
+    ttl_ms: int = 86_400_000
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, str) or not 1 <= len(self.key) <= 200:
+            raise ValueError("idempotency_key: a text of 1 to 200 characters is needed")
+        if self.mode not in ("ttl", "until_finished", "extend", "replace", "keep_last"):
+            raise ValueError("dedup: use 'ttl', 'until_finished', 'extend', 'replace' or 'keep_last'")
+        _whole("idempotency_ttl_ms", self.ttl_ms)
+        if self.ttl_ms == 0:
+            raise ValueError("idempotency_ttl_ms: a whole number of at least 1 is needed")
+
+    @property
+    def has_ttl(self) -> bool:
+        """Whether the key dies by the clock rather than with its job."""
+        return self.mode in ("ttl", "extend", "replace")
+
+
+@dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How many attempts a job has, the first included, and the waits between them."""
 

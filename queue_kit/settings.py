@@ -37,7 +37,14 @@ class Settings:
     job_remove_after_s: int = _number(2_592_000, 1, 315_360_000, "Records of ended jobs older than this go.")
     job_known_after_removal_ms: int = _number(300_000, 1, 86_400_000, "How long a trimmed id is still known.")
     dead_letter_max_entries: int = _number(5_000, 1, 1_000_000, "Dead letters that a queue keeps; the oldest go.")
+    dead_letter_expired: bool = field(default=False, metadata={"sentence": "A job that expires leaves a dead letter too."})
+    dead_letter_redact: str = _text(
+        "password,token,secret,authorization,api_key",
+        r"[\w.\- ]*(,[\w.\- ]+)*",
+        "Names of fields never shown: of each whose name contains one of these, commas between them.",
+    )
     janitor_interval_ms: int = _number(10_000, 100, 3_600_000, "How often a worker trims old records.")
+    job_payload_size_limit_bytes: int = _number(16_384, 1, 512_000_000, "Most bytes of a declared job's payload.")
     enqueue_timeout_ms: int = _number(1_000, 50, 60_000, "How long sending a job may take in all.")
     redis_timeout_ms: int = _number(1_000, 50, 60_000, "How long one call to Redis may take.")
     redis_retry_max_ms: int = _number(5_000, 100, 600_000, "Longest wait between attempts to reach Redis again.")

@@ -31,6 +31,10 @@ class Keys:
         """Hash: one dead letter."""
         return f"{self.prefix}:dead:{record_id}"
 
+    def dedup(self, queue: str, name: str, key: str) -> str:
+        """Hash: who holds a deduplication key. Its scope is the job's name and queue; unit separators keep them apart."""
+        return f"{self.prefix}:dedup:{queue}\x1f{name}\x1f{key}"
+
     @property
     def queues(self) -> str:
         """Set: every queue that has ever held a job."""

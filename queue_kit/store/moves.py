@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from queue_kit.store.keys import Keys
 from queue_kit.store.script import Call, script, text
 
 Number = int | None
@@ -17,10 +18,20 @@ Number = int | None
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of an add. ``outcome``: added, continued or duplicated; ``state``: the job's state after it."""
+    """What became of an add. ``outcome``: added, continued, duplicated or deduplicated; then the job that is there."""
 
     outcome: str
     state: str
+    id: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """A deduplication key with its mode (see :class:`queue_kit.policy.DedupPolicy`) and its life in milliseconds."""
+
+    key: str
+    mode: str
+    ttl_ms: Number = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +148,14 @@ class Moves:
 
     def add(
         self, job_id: str, message: Message, *, priority: int = 0, when: When = AT_ONCE,
-        expires_at_ms: Number = None, correlation_id: str = "",
+        expires_at_ms: Number = None, correlation_id: str = "", unique: Unique | None = None,
     ) -> Call[Added]:
         return self._call(
-            "add", lambda reply: Added(text(reply[0]), text(reply[1])),
+            "add", lambda reply: Added(*map(text, reply)),
             job_id, message.queue, message.name, priority, message.body, *when.arguments, _or_blank(expires_at_ms),
             message.nesting, correlation_id,
+            *((Keys(self.prefix).dedup(message.queue, message.name, unique.key), unique.mode) if unique else ("", "")),
+            _or_blank(unique.ttl_ms if unique else None),
         )  # fmt: skip
 
     def claim(self, worker: str, token: str, room: Room, traits: Traits, queues: Sequence[str]) -> Call[Claim]:

@@ -15,7 +15,7 @@ from kombu.utils.json import dumps, loads
 from kombu.utils.uuid import uuid
 
 from queue_kit.store import Call, Claimed, Message, Moves, When
-from queue_kit.store.moves import Added
+from queue_kit.store.moves import Added, Unique
 from queue_kit.transport.kit import Run
 
 logger = logging.getLogger(__name__)
@@ -34,12 +34,13 @@ class Posting:
     priority: int
     expires_at_ms: int | None
     correlation_id: str
+    unique: Unique | None = None
 
     def add(self, moves: Moves) -> Call[Added]:
         """The move that makes a new job of it."""
         return moves.add(
             self.id, self.message, priority=self.priority, when=self.when,
-            expires_at_ms=self.expires_at_ms, correlation_id=self.correlation_id,
+            expires_at_ms=self.expires_at_ms, correlation_id=self.correlation_id, unique=self.unique,
         )  # fmt: skip
 
     def move(self, moves: Moves, run: Run) -> Call[str]:
@@ -48,7 +49,7 @@ class Posting:
         return moves.retry(self.id, run.token, self.when, message=self.message, counted=retried)
 
 
-def post(message: dict[str, Any], queue: str, priority: int) -> Posting:
+def post(message: dict[str, Any], queue: str, priority: int, unique: Unique | None = None) -> Posting:
     """Read what the scripts need from a kombu message; the message itself stays opaque to them."""
     headers = message.get("headers") or {}
     properties = message["properties"]
@@ -62,12 +63,14 @@ def post(message: dict[str, Any], queue: str, priority: int) -> Posting:
         priority=priority,
         expires_at_ms=_instant_ms(headers.get("expires")),
         correlation_id=str((headers.get(PROPERTY) or {}).get("correlation_id", "")),
+        unique=unique,
     )
 
 
 def post_task(
-    body: str | bytes, content_type: str, content_encoding: str, headers: dict[str, Any], properties: dict[str, Any], queue: str
-) -> Posting:
+    body: str | bytes, content_type: str, content_encoding: str, headers: dict[str, Any], properties: dict[str, Any],
+    queue: str, unique: Unique | None = None,
+) -> Posting:  # fmt: skip
     """The posting of a task message whose body is serialized, without kombu's detour through a producer."""
     properties["body_encoding"] = "utf-8" if isinstance(body, str) else "base64"
     properties["delivery_info"] = {"exchange": "", "routing_key": queue}
@@ -79,7 +82,7 @@ def post_task(
         "headers": headers,
         "properties": properties,
     }
-    return post(message, queue, min(9, max(0, int(priority or 0))))
+    return post(message, queue, min(9, max(0, int(priority or 0))), unique)
 
 
 def _instant_ms(text: Any) -> int | None:

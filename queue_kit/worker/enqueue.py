@@ -7,12 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from celery import current_app
-
-from queue_kit.errors import ConfigurationError, QueueUnavailable, UnknownJob
-from queue_kit.policy import Backoff, RetryPolicy
+from queue_kit.errors import QueueUnavailable, UnknownJob
+from queue_kit.policy import Backoff
 from queue_kit.store.moves import Added
-from queue_kit.transport.envelope import PROPERTY
+from queue_kit.worker.apps import app_with_queue_kit
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,8 @@ class Enqueued:
 def enqueue(
     name: str, payload: Any = None, *, delay_ms: int | None = None, attempts: int | None = None,
     backoff: Backoff | None = None, job_id: str | None = None, priority: int | None = None,
+    correlation_id: str | None = None, idempotency_key: str | None = None, idempotency_ttl_ms: int | None = None,
+    dedup: str | None = None,
 ) -> Enqueued:  # fmt: skip
     """Send the declared job of this name and return its handle.
 
@@ -40,17 +40,25 @@ def enqueue(
     :param backoff: the waits between them; over what the job declares.
     :param job_id: an id of the caller's own; a job that has it already is returned instead of a second one.
     :param priority: 0 (most urgent) to 9.
+    :param correlation_id: carried to the job, its logs and its dead letter.
+    :param idempotency_key: sends of one name, queue and key are one job; 1 to 200 characters.
+    :param idempotency_ttl_ms: how long the key lives (24 h).
+    :param dedup: ``ttl`` (default), ``until_finished``, ``extend``, ``replace`` or ``keep_last``;
+        see :class:`queue_kit.policy.DedupPolicy`.
     :raises UnknownJob: no job of this name is declared in this process.
-    :raises InvalidPayload: names each field at fault.
+    :raises InvalidPayload: names each field at fault, or says how much too large the payload is.
     :raises ValueError: for an option out of range, naming it.
     :raises QueueUnavailable: Redis could not take it; says whether it may have been sent.
     """
     task = declared_task(name)
     _check_range("delay_ms", delay_ms, 0, None)
     _check_range("priority", priority, 0, 9)
-    options: dict[str, Any] = {"task_id": job_id, "priority": priority, "headers": _policy_headers(attempts, backoff)}
-    if delay_ms is not None:
-        options["countdown"] = delay_ms / 1000
+    options = {
+        "task_id": job_id, "priority": priority, "attempts": attempts, "backoff": backoff,
+        "correlation_id": correlation_id, "idempotency_key": idempotency_key,
+        "idempotency_ttl_ms": idempotency_ttl_ms, "dedup": dedup,
+        "countdown": None if delay_ms is None else delay_ms / 1000,
+    }  # fmt: skip
     given = {key: value for key, value in options.items() if value is not None}
     result = task.apply_async(kwargs=task.declared.dump(payload), **given)
     return _handle(result.id, getattr(result, "added", None))
@@ -73,24 +81,25 @@ def enqueue_many(name: str, payloads: Iterable[Any], **options: Any) -> list[Enq
 
 
 def declared_task(name: str) -> Any:
-    """The task that the current app has under this name.
+    """The task that the app has under this name.
 
     :raises UnknownJob: none is declared; says which name is close.
-    :raises ConfigurationError: the app has no queue_kit.
+    :raises ConfigurationError: no app in this process has queue_kit.
     """
-    tasks = current_app.tasks
-    task = tasks.get(name)
+    app = app_with_queue_kit()
+    task = app.tasks.get(name)
+    if task is None:
+        app.loader.import_default_modules()  # a web process may not have imported its task modules yet
+        task = app.tasks.get(name)
     if task is None or getattr(task, "declared", None) is None:
-        known = [known for known, task in tasks.items() if getattr(task, "declared", None)]
+        known = [known for known, task in app.tasks.items() if getattr(task, "declared", None)]
         close = difflib.get_close_matches(name, known, n=1)
         raise UnknownJob(f"{name}: no such job is declared" + (f"; did you mean {close[0]}?" if close else ""))
-    if getattr(current_app, "queue_kit", None) is None:
-        raise ConfigurationError("the current Celery app has no queue_kit: call queue_kit.install(app) first")
     return task
 
 
 def _handle(job_id: str, added: Added | None) -> Enqueued:
-    if added is None or added.outcome != "duplicated":
+    if added is None or added.outcome not in ("duplicated", "deduplicated"):
         return Enqueued(job_id)
     return Enqueued(job_id, deduplicated=True, existing_state=added.state)
 
@@ -101,12 +110,3 @@ def _check_range(name: str, value: int | None, least: int, most: int | None) -> 
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
         bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
         raise ValueError(f"{name}: a whole number {bounds} is needed")
-
-
-def _policy_headers(attempts: int | None, backoff: Backoff | None) -> dict[str, Any] | None:
-    ours: dict[str, Any] = {}
-    if attempts is not None:
-        ours["attempts"] = RetryPolicy(attempts, Backoff("fixed", 0)).attempts
-    if backoff is not None:
-        ours["backoff"] = backoff.as_dict()
-    return {PROPERTY: ours} if ours else None

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery import current_app
 from redis.exceptions import RedisError
 
-from queue_kit.errors import ConfigurationError, JobNotFound, QueueUnavailable, WrongState
+from queue_kit.errors import JobNotFound, QueueUnavailable, WrongState
 from queue_kit.store import Call, Ledger
+from queue_kit.worker.apps import app_with_queue_kit
 
 _Unset: Any = object()
 
@@ -105,10 +105,7 @@ def drain(queue: str, *, delayed: bool = False, app: Any = None) -> int:
 
 
 def _kit(app: Any) -> Any:
-    kit = getattr(app or current_app, "queue_kit", None)
-    if kit is None:
-        raise ConfigurationError("the Celery app has no queue_kit: call queue_kit.install(app) first")
-    return kit
+    return app_with_queue_kit(app).queue_kit
 
 
 def _moves(app: Any) -> Any:

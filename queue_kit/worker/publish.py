@@ -23,6 +23,7 @@ from queue_kit.transport import envelope
 from queue_kit.transport.connection import connection_class
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
+from queue_kit.worker import options as job_options
 from queue_kit.worker.lineage import name_callbacks
 
 _EMBED: Final = 2  # where a task body keeps callbacks, chain and chord
@@ -83,7 +84,8 @@ class _JobAMQP(_Host):
     def _send_job(self, name: str, message: Any, queue: str, options: dict[str, Any]) -> None:
         headers, properties, body, _ = message
         headers.update(options.pop("headers", None) or {})
-        conf = self.app.conf
+        conf, declared = self.app.conf, getattr(self.app._tasks.get(name), "declared", None) is not None
+        unique = job_options.take(options, headers, declared, name)
         serializer = options.pop("serializer", None) or conf.task_serializer
         compression = options.pop("compression", None) or conf.task_compression
         for option in _MEANS_NOTHING_HERE:
@@ -94,9 +96,11 @@ class _JobAMQP(_Host):
             retry_policy={},
         )  # fmt: skip
         content_type, encoding, data = dumps(body, serializer=serializer)
+        if declared:
+            job_options.check_size(name, data, self.kit.settings.job_payload_size_limit_bytes)
         if compression:
             data, headers["compression"] = compress(data, compression)
-        posting = envelope.post_task(data, content_type, encoding, headers, properties, queue)
+        posting = envelope.post_task(data, content_type, encoding, headers, properties, queue, unique)
         _patiently(partial(self.kit.sender.send, posting), self.kit)
         signals.after_task_publish.send(sender=name, body=body, headers=headers, exchange="", routing_key=queue)
 
@@ -157,6 +161,7 @@ def direct_send_task(app: Any, kit: Kit) -> Callable[..., Any]:
         answer = kit.sender.last_answer()
         if answer is not None:
             result.added = answer[1]
+            result.id = answer[1].id or result.id
         return result
 
     return send_task

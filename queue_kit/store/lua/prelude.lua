@@ -121,7 +121,8 @@ local function remembered(job) return string.match(job.token .. ' ' .. (job.move
 -- took the job on), `lost` (another holds it, or nobody), `gone` (no record).
 local function held(id, token)
   local job = record(id, 'state', 'queue', 'name', 'token', 'moved', 'priority', 'cancel', 'worker', 'started_at',
-    'attempts_started', 'once')
+    'attempts_started', 'once', 'dedup')
+  job.dedup = job.dedup or false
   if not job.state then return nil, 'gone' end
   if token == '' then return nil, 'lost' end
   if job.token == token then return job end
@@ -175,10 +176,34 @@ local function slot_freed(queue, now)
   end
 end
 
+-- Write a job that is not there yet, waiting or delayed, with its events. `fields`: what its record holds beside its place.
+local function new_job(job, now, due, fields)
+  event(job.queue, 'added', job.id, 'name', job.name)
+  count(job.queue, job.name, 'enqueued')
+  redis.call('SADD', PREFIX .. ':queues', job.queue)
+  return place(job, now, due, 'tail', 'name', job.name, 'added_at', now, 'priority', job.priority, unpack(fields))
+end
+
+-- The job that holds a deduplication key has ended, or goes. A key without a TTL is free then; with mode `keep_last` the
+-- payload that came last while the job ran becomes the next job, which holds the key.
+local function release_key(job, now)
+  local key = job.dedup
+  if key == nil then key = redis.call('HGET', job_key(job.id), 'dedup') end
+  if not key then return end
+  local owner = redis.call('HMGET', key, 'id', 'mode', 'next_id', 'next_message', 'next_priority')
+  if owner[1] ~= job.id or owner[2] == 'ttl' or owner[2] == 'extend' or owner[2] == 'replace' then return end
+  redis.call('DEL', key)
+  if not owner[3] then return end
+  redis.call('HSET', key, 'id', owner[3], 'mode', owner[2])
+  new_job({ id = owner[3], queue = job.queue, name = job.name, priority = owner[5] }, now, 0,
+    { 'message', owner[4], 'nesting', 0, 'dedup', key })
+end
+
 local function finish(job, state, now, ...)
   write(job.id, 'state', state, 'finished_at', now, ...)
   redis.call('ZADD', queue_key(job.queue, state), now, job.id)
   count(job.queue, job.name, state)
+  release_key(job, now)
 end
 
 -- Whoever waits for a job that ended outside its own run is told by a worker's thread, which takes the note away.

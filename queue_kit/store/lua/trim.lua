@@ -14,6 +14,8 @@ if going < 1 then return 0 end
 for _, id in ipairs(redis.call('ZRANGE', key, 0, going - 1)) do
   if not redis.call('ZSCORE', PREFIX .. ':notes', id) then
     redis.call('ZREM', key, id)
+    local dedup = redis.call('HGET', job_key(id), 'dedup')
+    if dedup and redis.call('HGET', dedup, 'id') == id then redis.call('HSET', dedup, 'state', state) end
     redis.call('DEL', job_key(id), job_key(id) .. ':runs')
     write(id, 'state', state, 'queue', queue, 'trimmed', '1')
     redis.call('PEXPIRE', job_key(id), known_ms)
