@@ -53,6 +53,8 @@ class JobView:
     reserved: bool
     #: Only the id and the state are kept.
     trimmed: bool
+    #: What its last run has said of its progress: whatever JSON can say; ``None``: nothing.
+    progress: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,15 @@ class RunView:
     worker: str
     cause: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """One line that a run has written into its job's log. ``attempt``: which start of the job that run was."""
+
+    at_ms: int
+    attempt: int
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,11 @@ class Census:
         """Read the attempt history of a job, oldest first: its runs that ended otherwise than by completing."""
         lines = [json.loads(_text(line)) for line in self._client.lrange(self._keys.runs(job_id), 0, -1)]
         return [RunView(r["started_at"], r["ended_at"], r["worker"], r["cause"], r["reason"]) for r in lines]
+
+    def log(self, job_id: str) -> list[LineView]:
+        """Read what is kept of the lines that a job's runs have written, oldest first."""
+        lines = [json.loads(_text(line)) for line in self._client.lrange(self._keys.log(job_id), 0, -1)]
+        return [LineView(line["at"], line["attempt"], line["line"]) for line in lines]
 
     def events(self, queue: str, after: str = "0") -> list[EventView]:
         """Read what is kept of a queue's events, oldest first; only those later than the event of the id ``after``."""
@@ -164,6 +180,7 @@ def _job_view(job_id: str, record: Mapping[str, str]) -> JobView:
         id=job_id,
         state=state,
         **fields,
+        progress=json.loads(record["progress"]) if "progress" in record else None,
         replaced=token == _REPLACED,
         reserved=state is State.WAITING and token not in ("", _REPLACED),
         trimmed="trimmed" in record,

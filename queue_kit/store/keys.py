@@ -19,6 +19,10 @@ class Keys:
         """List of JSON: runs of a job that ended otherwise than by completing, oldest first."""
         return f"{self.prefix}:job:{job_id}:runs"
 
+    def log(self, job_id: str) -> str:
+        """List of JSON: what a job's runs have written, oldest first."""
+        return f"{self.prefix}:job:{job_id}:log"
+
     def queue(self, queue: str, part: str) -> str:
         """One part of a queue: wait, reserved, active, delayed, a final state, dead, events, meta, counts or wake."""
         return f"{self.prefix}:q:{queue}:{part}"

@@ -188,9 +188,11 @@ class Moves:
 
     def release(
         self, job_id: str, token: str, *, side: Literal["head", "tail"] = "head", delay_ms: Number = None,
-        hold_ms: Number = None,
-    ) -> Call[str]:
-        return self._call("release", text, job_id, token, side, _or_blank(delay_ms), _or_blank(hold_ms))
+        hold_ms: Number = None, reason: str = "",
+    ) -> Call[str]:  # fmt: skip
+        return self._call(
+            "release", text, job_id, token, side, _or_blank(delay_ms), _or_blank(hold_ms), _plain(reason, 2_000)
+        )
 
     def stall(self, job_id: str, token: str) -> Call[Settled]:
         return self._call("stall", _read_settled, job_id, token, self.max_stalled, self.dead_letters)
@@ -213,8 +215,8 @@ class Moves:
     def replace(self, job_id: str, token: str) -> Call[str]:
         return self._call("replace", text, job_id, token, self.dead_letters)
 
-    def cancel(self, job_id: str, cause: str, token: str = "") -> Call[str]:
-        return self._call("cancel", text, job_id, token, cause)
+    def cancel(self, job_id: str, cause: str, token: str = "", *, tell: bool = False) -> Call[str]:
+        return self._call("cancel", text, job_id, token, cause, "1" if tell else "")
 
     def promote(self, job_id: str) -> Call[str]:
         return self._call("promote", text, job_id)
@@ -237,6 +239,12 @@ class Moves:
 
     def trim(self, queue: str, state: str, keep: int, oldest_at_ms: int, known_ms: int, batch: int = 1000) -> Call[int]:
         return self._call("trim", int, queue, state, keep, oldest_at_ms, known_ms, batch)
+
+    def progress(self, job_id: str, token: str, value: str) -> Call[str]:
+        return self._call("progress", text, job_id, token, value)
+
+    def log(self, job_id: str, token: str, line: str) -> Call[str]:
+        return self._call("log", text, job_id, token, _plain(line, 2_000))
 
     def check(self, job_id: str, token: str) -> Call[str]:
         return self._call("check", text, job_id, token)

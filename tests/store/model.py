@@ -226,6 +226,7 @@ class Model:
         self.let_go(job)
         job.made += counted
         if job.cancel:
+            self.notes.add(job_id)
             return self.cancelled(job, job.cancel)
         if queue:
             job.queue, job.nesting = queue, nesting
@@ -237,7 +238,10 @@ class Model:
             return why
         if not self.let_go(job):
             return self.put(job, "head", delayed=False)
-        return self.cancelled(job, job.cancel) if job.cancel else self.put(job, side, delayed=delayed)
+        if job.cancel:
+            self.notes.add(job_id)
+            return self.cancelled(job, job.cancel)
+        return self.put(job, side, delayed=delayed)
 
     def stall(self, job_id: str, token: str) -> str:
         job, why = self.held(job_id, token)

@@ -22,8 +22,10 @@ FENCED: dict[str, Callable[[Moves, str], Call[Any]]] = {
     "cancel": lambda moves, token: moves.cancel("job", "revoked", token),
     "begin": lambda moves, token: moves.begin("job", token, once=False),
     "renew": lambda moves, token: moves.renew([("job", token)]),
+    "progress": lambda moves, token: moves.progress("job", token, "50"),
+    "log": lambda moves, token: moves.log("job", token, "half of it is done"),
 }
-SETTLES = {verb: move for verb, move in FENCED.items() if verb not in {"begin", "renew"}}
+SETTLES = {verb: move for verb, move in FENCED.items() if verb not in {"begin", "renew", "progress", "log"}}
 
 
 def word(answer: Any) -> str:

@@ -83,6 +83,8 @@ ERRANDS: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]
     "limit": (waiting, lambda desk, _: desk.run(desk.moves.limit(desk.queue, concurrency=1)), 1),
     "nudge": (waiting, lambda desk, _: desk.run(desk.moves.nudge(desk.queue)), 1),
     "notes": (untold, lambda desk, _: len(desk.run(desk.moves.notes())), 1),
+    "progress": (Desk.running, lambda desk, token: desk.run(desk.moves.progress("job", token, "50")), "ok"),
+    "log": (Desk.running, lambda desk, token: desk.run(desk.moves.log("job", token, "half of it is done")), "ok"),
     "strike": (untold, lambda desk, _: desk.run(desk.moves.strike("job")), 1),
 }
 

@@ -1,10 +1,12 @@
 -- release: active -> delayed (snooze), or waiting (given back, rate limited, shutdown); no attempt is counted.
 -- A reserved job only loses its lease: back to the head, no event, no counter.
--- Arguments: prefix, id, token, side (`head` or `tail`), delay_ms ('' for none), hold_ms (hold the whole queue off, or '').
--- Keys: job record (hash), queue's active or reserved, wait or delayed (zsets), meta, wake, events.
--- Returns `delayed` or `waiting`; `cancelled` if a cancel was asked for meanwhile; or `moved`, `lost`, `gone`.
+-- Arguments: prefix, id, token, side (`head` or `tail`), delay_ms ('' for none), hold_ms (hold the whole queue off, or ''),
+--   reason (for the history).
+-- Keys: job record (hash), queue's active or reserved, wait or delayed (zsets), meta, wake, notes, events.
+-- Returns `delayed` or `waiting`; `cancelled` if a cancel was asked for meanwhile (its callers are told); or `moved`, `lost`,
+--   `gone`.
 
-local _, id, token, side, delay, hold = unpack(ARGV)
+local _, id, token, side, delay, hold, reason = unpack(ARGV)
 open_when_full()
 local now = now_ms()
 local job, why = held(id, token)
@@ -18,8 +20,11 @@ if job.state ~= 'active' then
   to_wait(id, job.queue, job.priority, 'head')
   return 'waiting'
 end
-remember_run(job, now, 'released')
-if job.cancel then return cancelled(job, now, job.cancel) end
+remember_run(job, now, 'released', reason)
+if job.cancel then
+  leave_note(id, now)
+  return cancelled(job, now, job.cancel)
+end
 local state = place(job, now, due_at(now, delay, ''), side)
 slot_freed(job.queue, now)
 return state

@@ -1,6 +1,6 @@
 -- remove: any but active -> gone, with its history; the deduplication key that it holds is free.
 -- Arguments: prefix, id.
--- Keys: job record (hash), its runs (list), all zsets of its queue, events.
+-- Keys: job record (hash), its runs and log (lists), all zsets of its queue, events.
 -- Returns `ok`, `gone`, or `active` (it runs or is reserved: cancel it first).
 
 local _, id = unpack(ARGV)
@@ -13,7 +13,7 @@ for _, part in ipairs({ 'wait', 'delayed', 'completed', 'failed', 'cancelled' })
 end
 redis.call('ZREM', PREFIX .. ':notes', id)
 if job.dedup and redis.call('HGET', job.dedup, 'id') == id then redis.call('DEL', job.dedup) end
-redis.call('DEL', job_key(id), job_key(id) .. ':runs')
+redis.call('DEL', job_key(id), job_key(id) .. ':runs', job_key(id) .. ':log')
 event(job.queue, 'removed', id, 'prev', job.state)
 slot_freed(job.queue, now_ms())
 return 'ok'

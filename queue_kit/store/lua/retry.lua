@@ -1,8 +1,9 @@
 -- retry: active -> delayed, or waiting (tail) if the delay is 0. Also what a run publishes under its own id.
 -- Arguments: prefix, id, token, delay_ms or '', due_at (ms) or '', counted ('1': an attempt was made, '' for a job that
 --   replaces itself by one task), cause, reason, then for a new message: message or '' (keep), queue, name, nesting.
--- Keys: job record (hash), the old queue's active, the new one's wait or delayed (zsets), meta, wake, events.
--- Returns `delayed` or `waiting`; `cancelled` if a cancel was asked for meanwhile; or `moved`, `lost`, `gone`.
+-- Keys: job record (hash), the old queue's active, the new one's wait or delayed (zsets), meta, wake, notes, events.
+-- Returns `delayed` or `waiting`; `cancelled` if a cancel was asked for meanwhile (its callers are told); or `moved`, `lost`,
+--   `gone`.
 
 local _, id, token, delay, instant, counted, cause, reason, message, queue, name, nesting = unpack(ARGV)
 open_when_full()
@@ -18,7 +19,10 @@ if counted == '1' then
 else
   remember_run(job, now, 'replaced')
 end
-if job.cancel then return cancelled(job, now, job.cancel) end
+if job.cancel then
+  leave_note(id, now)
+  return cancelled(job, now, job.cancel)
+end
 local left = job.queue
 if message ~= '' then
   write(id, 'message', message, 'name', name, 'nesting', nesting)

@@ -1,7 +1,7 @@
 -- trim: the oldest records of a final state -> gone. The id stays known for a while, so that a late duplicate is seen.
 -- Arguments: prefix, queue, state (`completed`, `failed`, `cancelled`), keep (records to keep), oldest_at (ms; records that
 --   ended before go, whatever their number), known_ms (how long the id stays known), batch (most in one call).
--- Keys: queue's final zset, job records (hashes), their runs (lists), notes (zset).
+-- Keys: queue's final zset, job records (hashes), their runs and logs (lists), notes (zset).
 -- Returns how many records went. One whose callers have still to be told stays until they are.
 
 local _, queue, state, keep, oldest_at, known_ms, batch = unpack(ARGV)
@@ -16,7 +16,7 @@ for _, id in ipairs(redis.call('ZRANGE', key, 0, going - 1)) do
     redis.call('ZREM', key, id)
     local dedup = redis.call('HGET', job_key(id), 'dedup')
     if dedup and redis.call('HGET', dedup, 'id') == id then redis.call('HSET', dedup, 'state', state) end
-    redis.call('DEL', job_key(id), job_key(id) .. ':runs')
+    redis.call('DEL', job_key(id), job_key(id) .. ':runs', job_key(id) .. ':log')
     write(id, 'state', state, 'queue', queue, 'trimmed', '1')
     redis.call('PEXPIRE', job_key(id), known_ms)
     gone = gone + 1
