@@ -15,7 +15,13 @@
     ├── NoCurrentJob                current_job() was called outside a run
     ├── JobExit                     a task called sys.exit()
     ├── JobStalledError             its worker was lost too often
-    └── JobLostError                its worker was lost, and it may run at most once
+    ├── JobLostError                its worker was lost, and it may run at most once
+    ├── DeadLetterError             what was asked of a dead letter cannot be done
+    │   ├── DeadLetterNotFound
+    │   ├── NoDeadLetterMatches
+    │   ├── AlreadyReplayed
+    │   └── NewerDeadLetter         a later version of queue_kit has written it
+    └── NotInTransaction            once() was called outside a database transaction
 """
 
 from __future__ import annotations
@@ -127,3 +133,41 @@ class JobStalledError(QueueKitError):
 
 class JobLostError(QueueKitError):
     """The worker of a job that may run at most once was lost."""
+
+
+class DeadLetterError(QueueKitError):
+    """What was asked of a dead letter cannot be done."""
+
+
+class DeadLetterNotFound(DeadLetterError, LookupError):
+    """No dead letter has this id."""
+
+
+class NoDeadLetterMatches(DeadLetterError, LookupError):
+    """No dead letter matches the filter."""
+
+
+class AlreadyReplayed(DeadLetterError):
+    """The dead letter has been replayed already.
+
+    ``by`` says who asked for it, ``at_ms`` when it was.
+    """
+
+    def __init__(self, message: str = "", by: str = "", at_ms: int = 0) -> None:
+        super().__init__(message)
+        self.by = by
+        self.at_ms = at_ms
+
+    def __reduce__(self) -> tuple[type[AlreadyReplayed], tuple[str, str, int]]:
+        return type(self), (str(self), self.by, self.at_ms)
+
+
+class NewerDeadLetter(DeadLetterError):
+    """A later version of queue_kit has written the dead letter."""
+
+
+class NotInTransaction(QueueKitError):
+    """once() needs a database transaction around it.
+
+    Outside one its mark would commit before the effect, and a run that died between the two would never be made good.
+    """
