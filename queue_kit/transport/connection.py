@@ -5,7 +5,7 @@ Without it a fail-over to another URL, or a second app in the process, would sil
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import kombu
 from kombu.connection import ConnectionPool, PooledConnection
@@ -16,9 +16,11 @@ from queue_kit.transport.channel import Channel, SentinelChannel
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.transport import SentinelTransport, Transport
 
-_TRANSPORTS: dict[str, type] = {
-    "redis": Transport, "rediss": Transport, "socket": Transport, "sentinel": SentinelTransport,
-}  # fmt: skip
+_TRANSPORTS: Final[dict[str, type]] = {"redis": Transport, "rediss": Transport, "sentinel": SentinelTransport}
+_SOCKET: Final = "redis+socket"
+
+#: What a broker URL may begin with.
+SCHEMES: Final = (*_TRANSPORTS, _SOCKET)
 
 
 def connection_class(kit: Kit) -> type[kombu.Connection]:
@@ -36,6 +38,8 @@ class _JobConnection(kombu.Connection):
     kit: Kit
     pooled: type
     transport_options: dict[str, Any]
+    transport_cls: Any
+    virtual_host: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -52,9 +56,21 @@ class _JobConnection(kombu.Connection):
         name = self.transport_cls
         if isinstance(name, str) and name in _TRANSPORTS:
             return _TRANSPORTS[name]
-        raise ConfigurationError(
-            "broker_url: queue_kit keeps jobs in Redis; use redis://, rediss://, redis+socket:// or sentinel://"
-        )
+        raise ConfigurationError(f"broker_url: queue_kit keeps jobs in Redis: use {', '.join(SCHEMES)}")
+
+    def switch(self, conn_str: str) -> None:
+        """Turn to another of several URLs, and to nothing but it.
+
+        Kombu would let one without port or database have those of the URL before, and cannot turn to a unix socket. The
+        URLs of Sentinels all stand for one server, and whichever answers is asked.
+        """
+        if self.transport_cls == "sentinel":
+            conn_str = self.alt[0]
+        self.port, self.virtual_host = None, kombu.Connection.virtual_host
+        super().switch(conn_str)
+        if self.transport_cls == _SOCKET:
+            self.transport_cls, _, self.hostname = conn_str.partition("+")
+            self.userid, self.password, self.virtual_host = None, None, kombu.Connection.virtual_host
 
     def Pool(self, limit: int | None = None, **kwargs: Any) -> ConnectionPool:
         """A pool of connections of this kind."""
@@ -70,9 +86,11 @@ class _JobConnection(kombu.Connection):
         return len(self.alt or ()) > 1 and self.transport_cls != "sentinel"
 
     def open_client(self, timeout_ms: int) -> Redis:
-        """A client of its own for the server that this connection is for: TLS, unix socket and Sentinel included."""
-        pool = _unconnected(self, timeout_ms)._get_pool()
-        return Redis(connection_pool=pool)
+        """A client of its own for the server that this connection is for: TLS, unix socket and Sentinel included.
+
+        Closing it closes its connections.
+        """
+        return Redis.from_pool(_unconnected(self, timeout_ms)._get_pool())
 
 
 def _unconnected(connection: _JobConnection, timeout_ms: int) -> Any:
@@ -84,5 +102,6 @@ def _unconnected(connection: _JobConnection, timeout_ms: int) -> Any:
     for option in channel.from_transport_options:
         if option in connection.transport_options:
             setattr(channel, option, connection.transport_options[option])
+    channel.max_connections = 10_000  # as many as there are threads that send at once; kombu's limit of 10 is for its own pool
     channel.socket_timeout = channel.socket_connect_timeout = timeout_ms / 1000
     return channel

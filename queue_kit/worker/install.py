@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
-from celery import Celery
+from celery import Celery, signals
 from celery.utils.imports import symbol_by_name
 
 from queue_kit.errors import ConfigurationError
@@ -13,50 +15,72 @@ from queue_kit.settings import load
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.sender import Sender
 from queue_kit.worker.publish import amqp_class, direct_send_task
+from queue_kit.worker.refusals import CONSUMER, check_worker
 from queue_kit.worker.steps import Roles
-from queue_kit.worker.task import JobTask
+from queue_kit.worker.task import JobTask, adopt
 
-#: Celery settings that bypass or lose jobs: name → (what is refused, why).
-_REFUSED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "task_retry_on_worker_lost": (lambda value: value, "a lost worker is a stall here, counted and limited"),
-    "task_acks_on_failure": (lambda value: value is False, "on Redis it deletes what fails"),
-    "task_acks_on_timeout": (lambda value: value is False, "it runs what timed out again without end"),
-    "task_acks_on_failure_or_timeout": (lambda value: value is False, "on Redis it deletes what fails"),
-    "worker_cancel_long_running_tasks_on_connection_loss": (
-        lambda value: value, "leases outlive a lost connection, so its jobs must not be killed",
-    ),
-    "task_protocol": (lambda value: value == 1, "jobs need task protocol 2"),
-}  # fmt: skip
+#: What the promises need, where the project has not said otherwise.
+_PREFERRED: Final = {
+    "task_acks_late": True,
+    "task_reject_on_worker_lost": True,
+    "worker_prefetch_multiplier": 1,
+    "worker_enable_prefetch_count_reduction": False,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+    "worker_consumer": CONSUMER,
+}
 
 
 def install(app: Celery, options: Mapping[str, Any] | None = None) -> None:
     """Give ``app`` the lifecycle and the promises of queue_kit. Its ``broker_url`` stays what it is; other apps stay stock.
 
     :param options: settings by name, over the environment; see :class:`queue_kit.settings.Settings`.
-    :raises ConfigurationError: a wrong setting, named with what would be right; or a second call for the same app.
+    :raises ConfigurationError: a wrong setting, named with what would be right; a second call for the same app; or tasks
+        that were used before it.
 
-    Celery settings that contradict the promises are refused by name when the app is first used.
+    The project's own Celery settings may be given before or after. Those that contradict the promises are refused by name
+    when a worker boots, and when a job is first sent.
     """
     if getattr(app, "queue_kit", None) is not None:
         raise ConfigurationError("install: this app has queue_kit already")
     kit = Kit.of(load(options), lambda queue: queue in app.amqp.queues)
+    _settle_used_tasks(app)
     app.queue_kit = kit
     _replace_amqp(app, kit)
     kit.sender = Sender(kit, app.connection_for_write)
     app.send_task = direct_send_task(app, kit)
     _replace_task_class(app)
     app.steps["worker"].add(Roles)
-    _prefer(app)
-    app.on_after_configure.connect(lambda sender, **_: check_celery_settings(sender), sender=app, weak=False)
+    if app.configured:
+        _prefer(app)
+    # Also each time that the project loads its settings anew, which drops what was set before.
+    app.on_after_configure.connect(lambda sender, **_: _prefer(sender), sender=app, weak=False)
+    app.on_after_finalize.connect(_adopt_all, sender=app, weak=False)
+    if app.finalized:
+        _adopt_all(app)
+    signals.celeryd_init.connect(partial(_check_at_boot, app), weak=False)
+
+
+def _settle_used_tasks(app: Celery) -> None:
+    """A task that has been used has copied the app's settings, and does not tell its own ``acks_late=False`` from them."""
+    if not app.configured or app.conf.value_set_for("task_acks_late"):
+        return
+    used = [task for task in app._tasks.values() if task.__bound__ and not task.acks_late]
+    own = sorted(task.name for task in used if not task.name.startswith("celery."))
+    if own:
+        raise ConfigurationError(
+            f"install: call it before tasks are used, or set task_acks_late: {', '.join(own)} cannot be told from tasks that "
+            "ask to run at most once"
+        )
+    for task in used:
+        task.acks_late = True
 
 
 def _replace_amqp(app: Celery, kit: Kit) -> None:
+    """Where the app has sent something already, its pool is left to others: Kombu shares it among apps with equal URLs."""
     app.amqp_cls = amqp_class(symbol_by_name(app.amqp_cls), kit)
-    if "amqp" in app.__dict__:  # it has sent something already: its connections have the stock transport
-        if app._pool is not None:
-            app._pool.force_close_all()
-            app._pool = None
-        del app.__dict__["amqp"]
+    app._pool = None
+    app.__dict__.pop("amqp", None)
 
 
 def _replace_task_class(app: Celery) -> None:
@@ -65,27 +89,22 @@ def _replace_task_class(app: Celery) -> None:
     app.__dict__.pop("Task", None)
 
 
+def _adopt_all(sender: Celery, **kwargs: Any) -> None:
+    for task in sender._tasks.values():
+        adopt(task)
+
+
 def _prefer(app: Celery) -> None:
-    """Settings that the promises need, where the project has not said otherwise."""
-    app.conf.worker_consumer = "queue_kit.worker.consumer:Consumer"
-    preferred = {
-        "task_acks_late": True,
-        "task_reject_on_worker_lost": True,
-        "worker_prefetch_multiplier": 1,
-        "worker_enable_prefetch_count_reduction": False,
-        "broker_connection_retry_on_startup": True,
-        "broker_connection_max_retries": None,
-    }
-    app.add_defaults(preferred)
+    conf = app.conf
+    # Celery puts defaults given late over the project's own settings.
+    conf.add_defaults({name: value for name, value in _PREFERRED.items() if not conf.value_set_for(name)})
 
 
-def check_celery_settings(app: Celery) -> None:
-    """Refuse what would bypass or lose jobs.
-
-    :raises ConfigurationError: names each setting and why.
-    """
-    problems = [
-        f"{name}: leave it out; {why}" for name, (refused, why) in _REFUSED.items() if refused(app.conf.get(name))
-    ]
-    if problems:
-        raise ConfigurationError(problems)
+def _check_at_boot(app: Celery, instance: Any = None, **kwargs: Any) -> None:
+    """End a worker that could not keep the promises, before it is built: one message and no traceback."""
+    if instance is None or instance.app is not app:
+        return
+    try:
+        check_worker(app)
+    except ConfigurationError as error:
+        sys.exit("\n  ".join(["The worker cannot start:", *error.problems]))

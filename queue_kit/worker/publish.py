@@ -25,6 +25,7 @@ from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
 from queue_kit.worker import options as job_options
 from queue_kit.worker.lineage import name_callbacks
+from queue_kit.worker.refusals import check_sender
 
 _EMBED: Final = 2  # where a task body keeps callbacks, chain and chord
 #: Options of a send that only a broker other than ours needs; a message with one of the others goes kombu's way.
@@ -62,6 +63,8 @@ class _JobAMQP(_Host):
         self._rtable = [*self._rtable, _route_declared]
 
     def _create_task_sender(self) -> Callable[..., Any]:
+        """Asked for at the first send, which is refused as long as this is."""
+        check_sender(self.app)
         stock = super()._create_task_sender()
 
         def send_task_message(producer: Any, name: str, message: Any, queue: Any = None, **options: Any) -> Any:

@@ -143,6 +143,14 @@ class JobTask(_Host):
         )
 
 
+def adopt(task: Any) -> None:
+    """Have a task whose class is not the app's (it has a base of its own, or is older than `install`) retry as all do."""
+    kind = type(task)
+    if not issubclass(kind, JobTask):
+        own = {"declared": getattr(kind, "declared", None), "__module__": kind.__module__, "__doc__": kind.__doc__}
+        task.__class__ = type(kind.__name__, (JobTask, kind), own)
+
+
 def _model_name(model: type[BaseModel] | None) -> str:
     return model.__name__ if model else "mapping"
 

@@ -24,6 +24,7 @@ from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit, Run
 from queue_kit.worker.failure import failure_of
 from queue_kit.worker.lineage import name_replacement
+from queue_kit.worker.task import adopt
 
 #: A run that has lasted this fraction of its lease checks its token before anything is stored.
 _NEARLY: Final = 0.75
@@ -97,6 +98,7 @@ def prepare_task(task: Any) -> None:
     if getattr(task, "_queue_kit_ready", False):
         return
     kit: Kit = task.app.queue_kit
+    adopt(task)
     task.run = _fenced(task.run, task, kit)
     task.replace = MethodType(_replacing(type(task).replace, kit), task)
     task._queue_kit_ready = True

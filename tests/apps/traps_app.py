@@ -1,0 +1,81 @@
+"""Tasks that step into the traps of stock Celery on Redis, in an app whose every setting a test may choose.
+
+Without it each trap would need an app of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, Task
+
+from queue_kit import current_job, fixed, install, job
+from tests.support.waiting import wait_until
+
+SHORT = {"WORKER_LOCK_DURATION_MS": 1000, "WORKER_STALLED_INTERVAL_MS": 200, "REDIS_RETRY_MAX_MS": 500}
+
+
+class OwnBase(Task):
+    """A base class as projects write it: from Celery's Task, not from the app's."""
+
+    abstract = True
+
+
+def make(broker_url: str | None = None, **conf: Any) -> Celery:
+    """Make an app. A worker's gets settings of Celery, as JSON, from the environment variable TRAPS_CONF."""
+    app = Celery("traps", broker=broker_url, set_as_current=False)
+    app.conf.update(json.loads(os.environ.get("TRAPS_CONF", "{}")), **conf)
+    install(app, {name: os.environ.get(name, short) for name, short in SHORT.items()})
+    return app
+
+
+def folder() -> Path:
+    """Where gates and the book of what ran lie."""
+    return Path(os.environ["TRAPS_FOLDER"])
+
+
+def note(what: str) -> None:
+    """Write a line into the book."""
+    with (folder() / "book").open("a") as book:
+        book.write(what + "\n")
+
+
+def await_gate(gate: str) -> None:
+    """Wait until the test opens a gate, or, so that no process outlives a failed test for long, give up."""
+    wait_until((folder() / gate).exists, says=f"gate {gate} is open", within_s=60)
+
+
+@job("traps.hold")
+def hold(gate: str) -> str:
+    """Wait for a gate."""
+    note(f"hold {current_job().id}")
+    await_gate(gate)
+    return "held"
+
+
+@job("traps.echo")
+def echo(value: Any = None) -> Any:
+    """Give back what came."""
+    note(f"echo {value}")
+    return value
+
+
+@job("traps.out_of_memory", attempts=2, backoff=fixed(0))
+def out_of_memory() -> None:
+    """Say that memory ran out, as an import of a huge file does."""
+    note("out_of_memory")
+    raise MemoryError
+
+
+@job("traps.exit", attempts=2, backoff=fixed(0))
+def leave(code: int = 3) -> None:
+    """End the process, as a library that was written for scripts does."""
+    note("exit")
+    sys.exit(code)
+
+
+app = make()
