@@ -43,12 +43,6 @@ class Settings:
         r"[\w.\- ]*(,[\w.\- ]+)*",
         "Names of fields never shown: of each whose name contains one of these, commas between them.",
     )
-    dead_letter_expired: bool = field(default=False, metadata={"sentence": "A job that expires leaves a dead letter too."})
-    dead_letter_redact: str = _text(
-        "password,token,secret,authorization,api_key",
-        r"[\w.\- ]*(,[\w.\- ]+)*",
-        "Names of fields never shown: of each whose name contains one of these, commas between them.",
-    )
     janitor_interval_ms: int = _number(10_000, 100, 3_600_000, "How often a worker trims old records.")
     job_payload_size_limit_bytes: int = _number(16_384, 1, 512_000_000, "Most bytes of a declared job's payload.")
     enqueue_timeout_ms: int = _number(1_000, 50, 60_000, "How long sending a job may take in all.")
