@@ -15,4 +15,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "deploy.settings")
 app = Celery("deploy")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 install(app, getattr(settings, "QUEUE_KIT", {}))
+# The threads of a web server have no current app of their own; this is the one they get.
+app.set_default()
 app.autodiscover_tasks()

@@ -18,7 +18,7 @@ _OURS: Final = ("attempts", "backoff", "correlation_id", "dedup", "idempotency_k
 _CELERYS: Final = frozenset({
     "app_id", "compression", "confirm_timeout", "content_encoding", "content_type", "correlation_id", "declare",
     "delivery_mode", "event_dispatcher", "exchange", "exchange_type", "expiration", "headers", "immediate", "mandatory",
-    "message_id", "priority", "queue", "reply_to", "retry", "retry_policy", "routing_key", "serializer", "timeout",
+    "message_id", "origin", "priority", "queue", "reply_to", "retry", "retry_policy", "routing_key", "serializer", "timeout",
     "timestamp", "type", "user_id", "periodic_task_name", "time_limit", "soft_time_limit", "ignore_result",
 })  # fmt: skip
 

@@ -46,35 +46,12 @@ if job.state then
   return { 'continued', state, id }
 end
 
--- The job that holds the key. A key without a TTL whose job is gone or has ended is stale, and free.
-local function holder()
-  local owner = redis.call('HMGET', key, 'id', 'state')
-  if not owner[1] then return nil end
-  local found = record(owner[1], 'state', 'trimmed', 'queue', 'name', 'priority')
-  local live = found.state == 'waiting' or found.state == 'delayed' or found.state == 'active'
-  if not live and redis.call('PTTL', key) < 0 then return nil end
-  found.state = found.state or owner[2] or 'unknown'
-  return found
-end
-
-local found = key ~= '' and holder()
+local sent = { id = id, queue = queue, name = name, priority = priority, message = message, key = key, mode = mode, ttl = ttl }
+local found = holder(key)
 if found then
   open_when_full()
-  if mode == 'replace' and found.state == 'delayed' then
-    redis.call('ZREM', queue_key(queue, 'delayed'), found.id)
-    found.priority = priority
-    found.state = place(found, now, due, 'tail', 'priority', priority, unpack(fields))
-  elseif mode == 'keep_last' and found.state == 'active' then
-    redis.call('HSET', key, 'next_id', id, 'next_message', message, 'next_priority', priority)
-  end
-  if ttl ~= '' and (mode == 'extend' or mode == 'replace') then redis.call('PEXPIRE', key, ttl) end
-  event(queue, 'deduplicated', found.id, 'rejected', id)
-  count(queue, name, 'deduplicated')
+  yield_to(found, sent, now, due, fields)
   return { 'deduplicated', found.state, found.id }
 end
-if key ~= '' then
-  redis.call('DEL', key)
-  redis.call('HSET', key, 'id', id, 'mode', mode)
-  if ttl ~= '' then redis.call('PEXPIRE', key, ttl) end
-end
-return { 'added', new_job({ id = id, queue = queue, name = name, priority = priority }, now, due, fields), id }
+hold(key, id, mode, ttl)
+return { 'added', new_job(sent, now, due, fields), id }
