@@ -287,6 +287,7 @@ class JobChannel(_Host):
             self.held.settle(job, call, envelope.ignore_answer)
             return
         job = self.held.take(claimed, str((message.get("headers") or {}).get("task", "")))
+        points.reached("job taken")
         if self._closing or claimed.queue not in self.connection._callbacks:
             self._give_back(job)
         else:

@@ -34,6 +34,7 @@ class HeldJob:
     cancel: str = ""
     left_pool: Callable[[], bool] = lambda: False
     doubted: bool = False
+    renewed_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass(eq=False, slots=True)

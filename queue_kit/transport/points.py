@@ -11,7 +11,7 @@ from typing import Final
 
 #: In the worker's main process, in the order in which a run comes by.
 PARENT: Final = (
-    "claim sending", "claim sent", "claim answered", "pool entering", "accepted", "result arrived",
+    "claim sending", "claim sent", "claim answered", "job taken", "pool entering", "accepted", "result arrived",
     "settle queued", "settle sending", "settle sent", "settle answered",
 )  # fmt: skip
 #: Where the pool runs the job: a child of the main process, or a thread or greenlet in it.

@@ -21,10 +21,17 @@ def failure_of(error: Any, stack: Any = "") -> Failure:
     """Describe an exception. What Celery could only keep as text keeps the name of its class."""
     error = unwrapped(error)
     name = getattr(error, "exc_cls_name", None) or type(error).__name__
-    message = str(error)
+    message = _words(error)
     if hasattr(error, "exc_cls_name"):
-        message = ", ".join(map(str, getattr(error, "exc_args", ())))
+        message = ", ".join(map(_words, getattr(error, "exc_args", ())))
     return Failure(str(name), message, str(stack or ""), _cause(error), not isinstance(error, (NonRetryableError, Reject)))
+
+
+def _words(said: Any) -> str:
+    try:
+        return str(said)
+    except Exception:  # noqa: BLE001 - an exception that cannot say what it is must still be settled
+        return f"<a {type(said).__name__} that cannot be shown>"
 
 
 def _cause(error: BaseException) -> Cause:

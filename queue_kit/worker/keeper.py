@@ -51,8 +51,9 @@ class Keeper(Role):
         jobs = [job for job in self._held.jobs() if not job.lost and not self._is_forsaken(job)]
         for start in range(0, len(jobs), _BATCH):
             batch = jobs[start : start + _BATCH]
+            asked_at = time.monotonic()
             words = self.ledger.run(self._moves.renew((job.claimed.id, job.claimed.token) for job in batch))
-            self._read(batch, words)
+            self._read(batch, words, asked_at)
 
     def _is_forsaken(self, job: HeldJob) -> bool:
         """Whether the pool is done with a job and nobody settles it; found so twice, it is let go, to stall."""
@@ -64,9 +65,11 @@ class Keeper(Role):
         job.doubted = True
         return True
 
-    def _read(self, jobs: Sequence[HeldJob], words: Sequence[str]) -> None:
+    def _read(self, jobs: Sequence[HeldJob], words: Sequence[str], asked_at: float) -> None:
         for job, word in zip(jobs, words, strict=True):
-            if word.startswith("cancel:"):
+            if word == "ok":
+                job.renewed_at = asked_at
+            elif word.startswith("cancel:"):
                 job.cancel = word.partition(":")[2]
             elif word in ("lost", "gone") and not job.ended:
                 job.lost = True

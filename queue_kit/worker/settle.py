@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 from typing import Any, Literal
 
@@ -23,8 +24,11 @@ class Settler:
         self._kit, self._held, self._moves = kit, held, kit.moves
 
     def begin(self, job: HeldJob) -> bool:
-        """Begin a reserved job, just before it reaches the pool; answer whether it may run."""
-        if job.begun:
+        """Begin a reserved job, just before it reaches the pool; answer whether it may run.
+
+        One that the claim has begun is asked about if it has not been renewed for long: this process may have been frozen.
+        """
+        if job.ended or (job.begun and (time.monotonic() - job.renewed_at) * 1000 < self._moves.lease_ms / 2):
             return not job.ended
         try:
             word, _ = self._held.ledger().run(

@@ -1,0 +1,151 @@
+"""What a crash test plays on: a Redis, an app that sends, workers with short leases, gates, and the book of what ran.
+
+Without it every test would spell out its worker's environment and read the book in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+from queue_kit.observe.reading import open_census
+from queue_kit.states import State
+from queue_kit.store.census import Census, JobView
+from tests.apps import crash_app
+from tests.support.fixtures import StartWorker
+from tests.support.waiting import wait_until
+from tests.support.worker_process import WorkerProcess
+
+POOLS = ("prefork", "threads", "solo", "gevent")
+FINAL = (State.COMPLETED, State.FAILED, State.CANCELLED)
+LEASE_S, REAP_S = crash_app.LEASE_MS / 1000, crash_app.REAP_MS / 1000
+
+
+@dataclass
+class Stage:
+    """`url` is where jobs are sent and read; workers may be given another way to the same server."""
+
+    url: str
+    queue: str
+    folder: Path
+    start_worker: StartWorker
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.app: Celery = crash_app.make(self.url)
+        self.census: Census = open_census(self.app)
+
+    def worker(self, pool: str = "prefork", concurrency: int = 1, **options: Any) -> WorkerProcess:
+        """Start a worker with short leases; `env` and the rest as for `start_worker`, `at` as in the app's CRASH_AT."""
+        env = {"CRASH_FOLDER": str(self.folder), **self.env, **options.pop("env", {})}
+        if "at" in options:
+            env["CRASH_AT"] = options.pop("at")
+        options = {"broker_url": self.url, "backend_url": "", "queues": [self.queue], **options}
+        return self.start_worker("tests.apps.crash_app", pool=pool, concurrency=concurrency, env=env, **options)
+
+    def workers(self, *many: dict[str, Any]) -> list[WorkerProcess]:
+        """Start several workers at once, which takes little longer than one; a dictionary of options for each."""
+        started = [self.worker(**{**options, "wait": False}) for options in many]
+        for worker in started:
+            worker.wait_ready()
+        return started
+
+    def send(self, name: str, queue: str = "", **kwargs: Any) -> str:
+        """Send a job; return its id."""
+        return str(self.app.send_task(f"crash.{name}", kwargs=kwargs, queue=queue or self.queue, task_id=_id(name)).id)
+
+    def open(self, gate: str) -> None:
+        """Let the jobs go that wait for this gate."""
+        (self.folder / f"gate-{gate}").touch()
+
+    def freeze(self, worker: WorkerProcess) -> None:
+        """SIGSTOP a worker with its pool's children, as a suspended machine would."""
+        os.killpg(worker.pid, signal.SIGSTOP)
+
+    def thaw(self, worker: WorkerProcess) -> None:
+        """SIGCONT what `freeze` has stopped."""
+        os.killpg(worker.pid, signal.SIGCONT)
+
+    # -- the book -----------------------------------------------------------------------------------------------------
+
+    def book(self, what: str, job_id: str | None = None) -> list[dict[str, Any]]:
+        """The lines of one kind, oldest first, of one job if it is named."""
+        path = self.folder / "book"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [line for line in lines if line["what"] == what and job_id in (None, line.get("id"))]
+
+    def starts(self, job_id: str) -> int:
+        """How often the job's function has been entered."""
+        return len(self.book("start", job_id))
+
+    def await_starts(self, job_id: str, count: int = 1, within_s: float = 15.0) -> dict[str, Any]:
+        """Wait until the job's function has been entered so often; return the last line about it."""
+        wait_until(lambda: self.starts(job_id) >= count, says=f"{job_id} has begun {count} times", within_s=within_s)
+        return self.book("start", job_id)[count - 1]
+
+    # -- Redis --------------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> JobView:
+        """The job as it is now."""
+        view = self.census.job(job_id)
+        assert view is not None, f"{job_id} is gone"
+        return view
+
+    def await_state(self, job_id: str, *states: State, within_s: float = 15.0) -> JobView:
+        """Wait until the job is in one of these states; return it."""
+        wait_until(lambda: self.job(job_id).state in states, says=f"{job_id} is {states}", within_s=within_s)
+        return self.job(job_id)
+
+    def await_end(self, job_id: str, within_s: float = 20.0) -> JobView:
+        """Wait until the job is in a final state; return it."""
+        return self.await_state(job_id, *FINAL, within_s=within_s)
+
+    def await_ends(self, job_ids: Sequence[str], within_s: float = 30.0) -> list[JobView]:
+        """Wait until all are in a final state; return them."""
+        return [self.await_end(job_id, within_s) for job_id in job_ids]
+
+    def await_event(self, job_id: str, kind: str, within_s: float = 15.0) -> int:
+        """Wait for an event of the job; return its instant in milliseconds, by the clock of Redis."""
+        wait_until(lambda: kind in self.trace(job_id), says=f"{job_id} has {kind}", within_s=within_s)
+        return next(
+            event.at_ms for event in self.census.events(self.queue) if (event.job_id, event.kind) == (job_id, kind)
+        )
+
+    def trace(self, job_id: str, queue: str = "") -> list[str]:
+        """The names of the job's events in order."""
+        found = self.census.events(queue or self.queue)
+        return [event.kind for event in found if event.job_id == job_id]
+
+    def counters(self, job_id: str) -> tuple[int, int, int]:
+        """attempts_made, attempts_started, stalled_count."""
+        job = self.job(job_id)
+        return job.attempts_made, job.attempts_started, job.stalled_count
+
+    def assert_explained(self, job_id: str) -> None:
+        """The job has ended exactly once, and every start beyond the first follows from an event that says why."""
+        seen = self.trace(job_id)
+        finals = [kind for kind in seen if kind in ("completed", "failed", "cancelled")]
+        assert len(finals) == 1, seen
+        explained = self.job(job_id).stalled_count + self.recalls(job_id) + seen.count("delayed")
+        assert seen.count("active") - 1 <= explained, seen
+
+    def recalls(self, job_id: str) -> int:
+        """How often the job went back to waiting from active without a stall."""
+        seen = self.trace(job_id)
+        pairs = list(zip(seen, [*seen[1:], ""], [*seen[2:], "", ""], strict=False))
+        return sum(first == "active" and second == "waiting" and third != "stalled" for first, second, third in pairs)
+
+
+def _id(name: str) -> str:
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+STALLED_ONCE = ["added", "waiting", "active", "waiting", "stalled", "active", "completed"]
