@@ -83,6 +83,7 @@ MOVES: Final[dict[str, tuple[frozenset[State | None], frozenset[State | None]]]]
         frozenset({State.CANCELLED, State.ACTIVE}),
     ),
     "expire": (frozenset({State.WAITING, State.DELAYED}), frozenset({State.CANCELLED})),
+    "replay": (frozenset({State.FAILED, State.CANCELLED, None}), frozenset({State.WAITING})),
     "remove": (frozenset(State) - {State.ACTIVE}, frozenset({None})),
     "trim": (frozenset(FINAL), frozenset({None})),
 }
