@@ -16,7 +16,7 @@ REDACTED: Final = "[redacted]"
 #: Shorter ones stand in too many words by chance to be looked for in a text.
 _SHORTEST_SECRET: Final = 4
 #: User and password of a URL.
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/@]*:[^\s/@]*(?=@)")
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)")
 #: In a stack: where the next line is source code, which is no secret and reads better whole.
 _FRAME: Final = '  File "'
 
@@ -70,10 +70,13 @@ class Redactor:
 
     @cached_property
     def _assignment(self) -> re.Pattern[str]:
-        """A hidden name, an equals sign or colon, and the value: quoted, or up to the next blank or bracket."""
+        """A hidden name, an equals sign or colon, and the value: quoted, or up to the next blank or bracket.
+
+        What stands between them is bounded, so that no text, however it is made, takes longer than its length asks for.
+        """
         names = "|".join(r"[-_. ]?".join(map(re.escape, name)) for name in self.names)
         value = r"""(?:\\?"[^"]*"|\\?'[^']*'|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)\]}]+)"""
-        field = rf"""[\w.-]*(?:{names})[\w.-]*\\?["']?\s*[:=]\s*(?:[bru](?=["']))?"""
+        field = rf"""(?:{names})[\w.-]{{0,40}}\\?["']?\s{{0,5}}[:=]\s{{0,5}}(?:[bru](?=["']))?"""
         return re.compile(rf"({field})(?!{re.escape(REDACTED)}){value}", re.IGNORECASE)
 
 
