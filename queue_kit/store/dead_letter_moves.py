@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from queue_kit.store.moves import Settled
+from queue_kit.store.moves import Settled, _plain
 from queue_kit.store.script import Call, script, text
 
 #: Characters of who asked for a replay that a dead letter keeps.
@@ -76,7 +76,9 @@ def bury(
     stack: str = "",
 ) -> Call[Settled]:
     """The dead letter of a job that has ended without one; ``most``: how many the queue keeps."""
-    arguments = (job_id, most, "1" if expired else "", reason, error_class, stack)
+    arguments = (
+        job_id, most, "1" if expired else "", _plain(reason, 2_000), _plain(error_class, 200), _plain(stack, 20_000)
+    )  # fmt: skip
     return _call("bury", prefix, lambda reply: Settled(text(reply[0]), text(reply[1])), *arguments)
 
 
