@@ -9,7 +9,7 @@ from redis import Redis
 from redis.exceptions import NoScriptError
 
 from queue_kit.store.keys import Keys
-from queue_kit.store.script import Call, text
+from queue_kit.store.script import Call, all_scripts, text
 
 Answer = TypeVar("Answer")
 
@@ -44,6 +44,10 @@ class Ledger:
         return [
             reply if isinstance(reply, Exception) else call.read(reply) for call, reply in zip(calls, replies, strict=True)
         ]
+
+    def teach(self) -> None:
+        """Let the server know every script. One that it did not know would be made after those that it was sent before."""
+        self._pipeline([("SCRIPT LOAD", known.source) for known in all_scripts()])
 
     def queues(self, keys: Keys) -> list[str]:
         """Names of all queues that have ever held a job."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 Answer = TypeVar("Answer")
@@ -31,6 +32,14 @@ def script(name: str) -> Script:
     parts = ("prelude", *_PARTS.get(name, ()), name)
     source = "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+@cache
+def all_scripts() -> tuple[Script, ...]:
+    """Every move there is."""
+    shared = {"prelude", *(part for parts in _PARTS.values() for part in parts)}
+    names = {Path(entry.name).stem for entry in (files("queue_kit.store") / "lua").iterdir()}
+    return tuple(script(name) for name in sorted(names - shared))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ deletes what it cannot read.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Final
 
 from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, NotRegistered
@@ -21,6 +21,10 @@ from queue_kit.worker.request import JobRequest
 from queue_kit.worker.settle import Settler
 
 logger = get_logger(__name__)
+
+#: How often to look for dead pool processes. Celery looks when a child's pipe closes, which is before the kernel says that it is
+#: dead, and then again after five seconds.
+_LOOK_S: Final = 0.25
 
 
 class Consumer(StockConsumer):
@@ -53,6 +57,13 @@ class Consumer(StockConsumer):
         """Wait for Redis with a bounded, growing pause; the loop lives while it waits."""
         conn.ensure_connection = _patient(conn.ensure_connection, self)
         return super().ensure_connected(conn)
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Let the hub drive what needs driving, and find a dead child soon."""
+        super().register_with_event_loop(hub)
+        processes = getattr(self.pool, "_pool", None)
+        if hasattr(processes, "maintain_pool"):
+            hub.call_repeatedly(_LOOK_S, processes.maintain_pool)
 
     def on_close(self) -> None:
         """A connection is gone. What runs, what is in line and its leases belong to the worker: nothing is dropped."""

@@ -71,6 +71,7 @@ class Roles(bootsteps.StartStopStep):
         self._connection = connection
         self._ledger = Ledger(self._open_client())
         check_server(self._ledger.client, self._kit.settings)
+        self._ledger.teach()
         for role in self._roles:
             role.reconnect() if self._started else role.start()
         self._started = True
