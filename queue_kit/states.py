@@ -71,6 +71,7 @@ MOVES: Final[dict[str, tuple[frozenset[State | None], frozenset[State | None]]]]
     ),
     "promote": (frozenset({State.DELAYED}), frozenset({State.WAITING})),
     "claim": (frozenset({State.WAITING}), frozenset({State.ACTIVE})),
+    "begin": (frozenset({State.WAITING}), frozenset({State.ACTIVE})),
     "renew": (frozenset({State.ACTIVE}), frozenset({State.ACTIVE})),
     "complete": (frozenset({State.ACTIVE}), frozenset({State.COMPLETED})),
     "retry": (frozenset({State.ACTIVE}), frozenset({State.DELAYED, State.WAITING, State.CANCELLED})),
