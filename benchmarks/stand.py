@@ -58,9 +58,13 @@ class Stand:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What workers and producers are told; Django's settings, which Celery would load, are none of it."""
+        """What workers and producers are told.
+
+        Django's settings, which this process has since it took a part of `deploy`, are blanked: where Celery sees any, it looks
+        after Django before and after each job.
+        """
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-        return {"CELERY_BROKER_URL": self.url, "PYTHONPATH": path}
+        return {"CELERY_BROKER_URL": self.url, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": ""}
 
     def produce(self, system: System, what: str, jobs: int) -> Any:
         """Run a producer to its end and return what it measured."""
