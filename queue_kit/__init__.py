@@ -2,22 +2,31 @@
 
 from queue_kit.errors import (
     ConfigurationError,
+    GiveBack,
     InvalidPayload,
+    JobCancelled,
+    JobReleased,
     JobTimeoutError,
     NoCurrentJob,
     NonRetryableError,
     QueueKitError,
     QueueUnavailable,
+    RateLimited,
     ResourceGone,
+    Snooze,
     TransientError,
     UnknownJob,
     UnsupportedOperation,
 )
 from queue_kit.observe.reading import open_census
 from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
+from queue_kit.states import State, StopReason
+from queue_kit.worker.control import cancel
 from queue_kit.worker.current import CurrentJob, current_job
 from queue_kit.worker.enqueue import Enqueued, enqueue, enqueue_many
+from queue_kit.worker.http_status import error_for_status
 from queue_kit.worker.install import install
+from queue_kit.worker.letters import dead_letters
 from queue_kit.worker.task import job
 
 __all__ = [
@@ -25,20 +34,30 @@ __all__ = [
     "ConfigurationError",
     "CurrentJob",
     "Enqueued",
+    "GiveBack",
     "InvalidPayload",
+    "JobCancelled",
+    "JobReleased",
     "JobTimeoutError",
     "NoCurrentJob",
     "NonRetryableError",
     "QueueKitError",
     "QueueUnavailable",
+    "RateLimited",
     "ResourceGone",
     "RetryPolicy",
+    "Snooze",
+    "State",
+    "StopReason",
     "TransientError",
     "UnknownJob",
     "UnsupportedOperation",
+    "cancel",
     "current_job",
+    "dead_letters",
     "enqueue",
     "enqueue_many",
+    "error_for_status",
     "exponential",
     "fixed",
     "install",

@@ -10,6 +10,11 @@
     │   └── ResourceGone
     ├── TransientError              raised by a task: retried while attempts remain
     │   └── JobTimeoutError
+    ├── JobReleased                 raised by a task: the job goes back, no attempt is counted
+    │   ├── Snooze                  it runs again after a while
+    │   ├── GiveBack                it is the next of its queue
+    │   └── RateLimited             and nothing of its queue runs for a while
+    ├── JobCancelled                raised by a task that stops because it was asked to: not retried
     ├── JobNotFound                 no job has this id
     ├── WrongState                  the job is in a state that does not allow this
     ├── NoCurrentJob                current_job() was called outside a run
@@ -94,11 +99,68 @@ class ResourceGone(NonRetryableError):
 
 
 class TransientError(QueueKitError):
-    """The job may succeed if it runs again."""
+    """The job may succeed if it runs again.
+
+    ``retry_after_ms``: how long whoever refused it asks to be left alone; the next attempt waits at least so long.
+    """
+
+    def __init__(self, message: str = "", *, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
 
 
 class JobTimeoutError(TransientError):
     """The job ran past its deadline."""
+
+
+class JobReleased(QueueKitError):
+    """The job goes back to its queue; no attempt is counted."""
+
+
+class Snooze(JobReleased):
+    """The job is put off.
+
+    It runs again after ``delay_ms`` milliseconds. Nothing limits how often: what waits for something that may never come
+    should count its own starts.
+    """
+
+    def __init__(self, delay_ms: int, message: str = "") -> None:
+        super().__init__(message)
+        self.delay_ms = _milliseconds(delay_ms)
+
+    def __reduce__(self) -> tuple[type[Snooze], tuple[int, str]]:
+        return type(self), (self.delay_ms, str(self))
+
+
+class GiveBack(JobReleased):
+    """The job is given back.
+
+    It goes to the head of its queue, for whichever worker is free.
+    """
+
+
+class RateLimited(JobReleased):
+    """The job met a rate limit.
+
+    It goes to the head of its queue, and no job of that queue begins for ``delay_ms`` milliseconds, on any worker.
+    """
+
+    def __init__(self, delay_ms: int, message: str = "") -> None:
+        super().__init__(message)
+        self.delay_ms = _milliseconds(delay_ms)
+
+    def __reduce__(self) -> tuple[type[RateLimited], tuple[int, str]]:
+        return type(self), (self.delay_ms, str(self))
+
+
+def _milliseconds(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("delay_ms: a whole number of milliseconds, 0 or more, is needed")
+    return value
+
+
+class JobCancelled(QueueKitError):
+    """The job was asked to stop."""
 
 
 class JobNotFound(QueueKitError, LookupError):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+#: A backoff of the project's own: given the error and the attempts made (1 or more), it answers the milliseconds to wait, or
+#: ``"stop"`` to fail the job now. It travels with the task, never with a message.
+BackoffFunction = Callable[[BaseException, int], int | Literal["stop"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +87,25 @@ class RetryPolicy:
     """How many attempts a job has, the first included, and the waits between them."""
 
     attempts: int
-    backoff: Backoff
+    backoff: Backoff | BackoffFunction
 
     def __post_init__(self) -> None:
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
             raise ValueError("attempts: a whole number of at least 1 is needed (the first attempt counts)")
-        if not isinstance(self.backoff, Backoff):
-            raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms)")
+        if not isinstance(self.backoff, Backoff) and not callable(self.backoff):
+            raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms), or a function of error and attempts_made")
+
+
+def check_timeout(timeout_ms: int | None) -> int | None:
+    """The deadline of a run as it was given; ``None``: nothing was.
+
+    :raises ValueError: for what is no whole number of milliseconds, 1 or more.
+    """
+    if timeout_ms is None:
+        return None
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 1:
+        raise ValueError("timeout_ms: a whole number of milliseconds, 1 or more, is needed")
+    return timeout_ms
 
 
 def _whole(name: str, value: int) -> None:

@@ -28,6 +28,8 @@ class Settings:
     job_attempts: int = _number(5, 1, 50, "Attempts of a declared job, the first included.")
     job_backoff_delay_ms: int = _number(2_000, 0, 3_600_000, "First wait between attempts; it doubles each time.")
     job_timeout_ms: int = _number(30_000, 100, 3_600_000, "Deadline of one run of a declared job.")
+    job_timeout_grace_ms: int = _number(5_000, 0, 3_600_000, "After the deadline: until JobTimeoutError is raised in it.")
+    job_timeout_kill_ms: int = _number(10_000, 100, 3_600_000, "After that: until the pool's process is killed.")
     worker_lock_duration_ms: int = _number(30_000, 400, 3_600_000, "How long a lease lasts if nobody renews it.")
     worker_stalled_interval_ms: int = _number(5_000, 50, 600_000, "How often a worker looks for leases that ran out.")
     worker_max_stalled_count: int = _number(1, 0, 100, "How often a job may lose its worker and run again.")
@@ -46,6 +48,10 @@ class Settings:
     janitor_interval_ms: int = _number(10_000, 100, 3_600_000, "How often a worker trims old records.")
     job_payload_size_limit_bytes: int = _number(16_384, 1, 512_000_000, "Most bytes of a declared job's payload.")
     enqueue_timeout_ms: int = _number(1_000, 50, 60_000, "How long sending a job may take in all.")
+    enqueue_wait_disk: bool = field(
+        default=False, metadata={"sentence": "A send waits until Redis has synced the job to its disk (WAITAOF, Redis 7.2)."}
+    )
+    enqueue_wait_replicas: int = _number(0, 0, 16, "A send waits until so many replicas have the job.")
     redis_timeout_ms: int = _number(1_000, 50, 60_000, "How long one call to Redis may take.")
     redis_retry_max_ms: int = _number(5_000, 100, 600_000, "Longest wait between attempts to reach Redis again.")
     production: bool = field(default=False, metadata={"sentence": "Refuse to start on a Redis that may evict jobs."})

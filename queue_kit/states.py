@@ -22,6 +22,9 @@ class State(StrEnum):
         return self in FINAL
 
 
+#: A queue of this name is never used: dead letters are records, and what consumed them could fail and leave another one.
+RESERVED_QUEUE: Final = "dead-letter"
+
 FINAL: Final = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
 
 
@@ -39,6 +42,7 @@ class Event(StrEnum):
     RETRIES_EXHAUSTED = "retries-exhausted"
     DEAD_LETTERED = "dead-lettered"
     DUPLICATED = "duplicated"
+    PROGRESS = "progress"
     DEDUPLICATED = "deduplicated"
     REMOVED = "removed"
     DRAINED = "drained"
@@ -60,6 +64,15 @@ class Cause(StrEnum):
     EXPIRED = "expired"
     REVOKED = "revoked"
     CANCELLED = "cancelled"
+
+
+class StopReason(StrEnum):
+    """Why a run is asked to stop, the weakest reason first: a stronger one takes its place."""
+
+    TIMEOUT = "timeout"
+    SHUTDOWN = "shutdown"
+    CANCELLED = "cancelled"
+    LEASE_LOST = "lease_lost"
 
 
 #: The legal moves: verb → (from, to). ``None`` stands for "no record". A reserved or replaced job is waiting; a job that has

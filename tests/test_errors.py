@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from typing import Any
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -11,6 +12,8 @@ from kombu.exceptions import OperationalError
 from queue_kit import errors
 from queue_kit.errors import ConfigurationError, JobTimeoutError, NonRetryableError, QueueKitError, QueueUnavailable
 
+#: Errors that cannot be made of words alone.
+MADE_OF = {"Snooze": (200,), "RateLimited": (200,)}
 TREE = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, QueueKitError)}
 
 
@@ -40,8 +43,9 @@ def test_the_drawing_of_the_tree_is_complete_and_true() -> None:
 def test_without_words_an_error_says_what_it_is(kind: type[QueueKitError]) -> None:
     assert kind.__doc__
     if kind is not ConfigurationError:
-        assert str(kind()) == kind.__doc__.strip().splitlines()[0]
-        assert str(kind()).endswith(".")
+        error = kind(*MADE_OF.get(kind.__name__, ()))
+        assert str(error) == kind.__doc__.strip().splitlines()[0]
+        assert str(error).endswith(".")
 
 
 def test_a_subclass_without_words_of_its_own_says_what_its_parent_says() -> None:
@@ -57,8 +61,23 @@ def test_a_subclass_without_words_of_its_own_says_what_its_parent_says() -> None
 @pytest.mark.parametrize("kind", TREE.values(), ids=list(TREE))
 def test_an_error_survives_pickling(kind: type[QueueKitError]) -> None:
     """A9: classification works by type, also when the error comes from a child."""
-    copy = pickle.loads(pickle.dumps(kind("boom")))
-    assert (type(copy), str(copy)) == (kind, "boom")
+    error = kind(*MADE_OF.get(kind.__name__, ()), "boom")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (kind, "boom", vars(error))
+
+
+@pytest.mark.parametrize("kind", [errors.Snooze, errors.RateLimited])
+@pytest.mark.parametrize("delay_ms", [-1, 1.5, "200", None, True])
+def test_how_long_a_job_goes_back_for_is_whole_milliseconds(kind: Any, delay_ms: Any) -> None:
+    with pytest.raises(ValueError, match="delay_ms: a whole number of milliseconds, 0 or more"):
+        kind(delay_ms)
+
+
+def test_a_transient_error_keeps_how_long_it_was_asked_to_wait() -> None:
+    """SPEC 6: `Retry-After` is kept."""
+    error = errors.TransientError("busy", retry_after_ms=2_000)
+    assert pickle.loads(pickle.dumps(error)).retry_after_ms == 2_000
+    assert errors.TransientError("busy").retry_after_ms is None
 
 
 def test_unavailable_keeps_what_a_caller_needs_to_send_again() -> None:

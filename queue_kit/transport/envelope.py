@@ -14,6 +14,8 @@ from typing import Any, Final
 from kombu.utils.json import dumps, loads
 from kombu.utils.uuid import uuid
 
+from queue_kit.errors import UnsupportedOperation
+from queue_kit.states import RESERVED_QUEUE
 from queue_kit.store import Call, Claimed, Message, Moves, When
 from queue_kit.store.moves import Added, Unique
 from queue_kit.transport.kit import Run
@@ -36,21 +38,29 @@ class Posting:
     correlation_id: str
     unique: Unique | None = None
 
-    def add(self, moves: Moves) -> Call[Added]:
-        """The move that makes a new job of it."""
+    def add(self, moves: Moves, *, again: bool = False) -> Call[Added]:
+        """The move that makes a new job of it. ``again``: it may have been made already, its answer lost."""
         return moves.add(
             self.id, self.message, priority=self.priority, when=self.when,
-            expires_at_ms=self.expires_at_ms, correlation_id=self.correlation_id, unique=self.unique,
+            expires_at_ms=self.expires_at_ms, correlation_id=self.correlation_id, unique=self.unique, again=again,
         )  # fmt: skip
 
     def move(self, moves: Moves, run: Run) -> Call[str]:
         """The move of the very job that publishes it: a retry, or, with a deeper nesting, its replacement."""
         retried = self.message.nesting <= run.nesting
-        return moves.retry(self.id, run.token, self.when, message=self.message, counted=retried)
+        cause, reason = run.why
+        return moves.retry(
+            self.id, run.token, self.when, message=self.message, counted=retried, cause=cause, reason=reason
+        )
 
 
 def post(message: dict[str, Any], queue: str, priority: int, unique: Unique | None = None) -> Posting:
-    """Read what the scripts need from a kombu message; the message itself stays opaque to them."""
+    """Read what the scripts need from a kombu message; the message itself stays opaque to them.
+
+    :raises UnsupportedOperation: for the queue name that is reserved for dead letters.
+    """
+    if queue == RESERVED_QUEUE:
+        raise UnsupportedOperation(f"queue {queue}: the name is reserved, nothing consumes dead letters; use another name")
     headers = message.get("headers") or {}
     properties = message["properties"]
     ours = properties.pop(PROPERTY, None) or {}
@@ -119,6 +129,8 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
         "replays": claimed.replays,
     }
     if isinstance(headers, dict):
+        if headers.get("id") != claimed.id:
+            _take_over(claimed.id, headers, properties)
         if _instant_ms(headers.get("eta")) is not None:
             headers["eta"] = None  # it has passed: the job waited in Redis, and must not wait again in this worker
         if not claimed.expires:
@@ -126,9 +138,19 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
     return message
 
 
-def log_duplicate(posting: Posting, added: Added) -> None:
+def _take_over(job_id: str, headers: dict[str, Any], properties: dict[str, Any]) -> None:
+    """A message that replaced another's, while that was delayed, was made for an id of its own."""
+    own = headers.get("id")
+    headers["id"] = job_id
+    if headers.get("root_id") == own:
+        headers["root_id"] = job_id
+    if properties.get("correlation_id") == own:
+        properties["correlation_id"] = job_id
+
+
+def log_duplicate(posting: Posting, added: Added | Exception) -> None:
     """One line for an id that was there already."""
-    if added.outcome == "duplicated":
+    if isinstance(added, Added) and added.outcome == "duplicated":
         logger.info("job %s[%s] is there already: %s", posting.message.name, posting.id, added.state)
 
 

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from queue_kit.states import StopReason
 from queue_kit.store import Call, Claimed, Ledger, Room, Traits
 from queue_kit.transport import points
+from queue_kit.transport.stops import Slot, Stops
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ class HeldJob:
     cancel: str = ""
     left_pool: Callable[[], bool] = lambda: False
     doubted: bool = False
+    slot: Slot | None = None
     renewed_at: float = field(default_factory=time.monotonic)
 
 
@@ -55,8 +58,12 @@ class Held:
         self.slots: Callable[[], int] = lambda: 1
         self.wake: Callable[[], None] = lambda: None
         self.may_reserve = False
+        self.refused = ""  # why nothing may be claimed from this server
         self.ledger: Callable[[], Ledger] = _no_ledger
         self.beat_at = time.monotonic()
+        self.stops = Stops()
+        self.on_lost: Callable[[HeldJob], None] = lambda job: None
+        self.on_unwritten: Callable[[HeldJob | None, str, str], None] = lambda job, job_id, trouble: None
         self._max_stalled = max_stalled
         self._max_suspects = max_suspects
         self._jobs: dict[str, HeldJob] = {}
@@ -71,7 +78,7 @@ class Held:
     def take(self, claimed: Claimed, name: str) -> HeldJob:
         """Register a job that a claim has brought."""
         suspect = 0 < claimed.stalled_count >= self._max_stalled
-        job = HeldJob(claimed, name, suspect, claimed.begun)
+        job = HeldJob(claimed, name, suspect, claimed.begun, slot=self.stops.assign())
         self._jobs[claimed.token] = job
         return job
 
@@ -80,7 +87,27 @@ class Held:
 
     def drop(self, job: HeldJob) -> None:
         """Forget a job: its lease is over, or another's."""
-        self._jobs.pop(job.claimed.token, None)
+        if self._jobs.pop(job.claimed.token, None) is not None:
+            self.stops.release(job.slot)
+
+    def lose(self, job: HeldJob, what: str) -> None:
+        """The lease is another's: the run is told, whatever it still sends is refused, and it is said and counted once."""
+        if job.lost:
+            return
+        job.lost = True
+        self.stops.fire(job.slot, StopReason.LEASE_LOST)
+        logger.warning("job %s[%s] has lost its lease: %s", job.name, job.claimed.id, what)
+        self.on_lost(job)
+
+    def cancel(self, job: HeldJob, cause: str) -> None:
+        """Somebody has asked that this job should not run: its run is told."""
+        job.cancel = cause
+        self.stops.fire(job.slot, StopReason.CANCELLED)
+
+    def stop_all(self, reason: StopReason) -> None:
+        """Ask every run of this worker to stop."""
+        for job in self.live():
+            self.stops.fire(job.slot, reason)
 
     def jobs(self) -> list[HeldJob]:
         """A snapshot; safe while other threads take and drop."""
@@ -94,7 +121,7 @@ class Held:
         """What a claim may take now. ``prefetch`` 0 stands for no limit, which is bounded by the slots."""
         live, slots = self.live(), self.slots()
         most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
-        limit = most - len(live)
+        limit = 0 if self.refused else most - len(live)
         begin = slots - sum(job.begun for job in live)
         suspects = self._max_suspects - sum(job.suspect for job in live)
         return Room(max(0, limit), max(0, begin), max(0, suspects), frozenset(job.claimed.id for job in live))
@@ -145,6 +172,9 @@ class Held:
             self.put_back(refused, pause_s=1.0)
         for item, reply in zip(pending, replies, strict=True):
             if not isinstance(reply, Exception):
+                if getattr(reply, "trouble", ""):
+                    _, job_id, token, *_ = item.call.arguments
+                    self.on_unwritten(self.get(token), job_id, reply.trouble)
                 item.answered(reply)
 
     def beat(self) -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queue_kit.rules.lease import renewal_interval_ms
+from queue_kit.rules.outcome import Cancel, Release
 from queue_kit.settings import Settings
 from queue_kit.store import Keys, Message, Moves, When
+from queue_kit.transport.stops import Stop
 
 if TYPE_CHECKING:
     from queue_kit.transport.held import Held
@@ -16,12 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """One execution of a job in this process, under one lease."""
+    """One execution of a job in this process, under one lease.
+
+    ``inside``: the task's own function is running; ``why``: cause and reason of the attempt that failed, for the history.
+    """
 
     id: str
     token: str
     facts: dict[str, Any]
+    stop: Stop
     nesting: int = 0
+    inside: bool = False
+    why: tuple[str, str] = ("retried", "")
+    ending: Release | Cancel | None = None
     moved: bool = False
     replaced: bool = False
     unsent: tuple[Message, When] | None = None

@@ -28,7 +28,7 @@ class Enqueued:
 
 def enqueue(
     name: str, payload: Any = None, *, delay_ms: int | None = None, attempts: int | None = None,
-    backoff: Backoff | None = None, job_id: str | None = None, priority: int | None = None,
+    backoff: Backoff | None = None, timeout_ms: int | None = None, job_id: str | None = None, priority: int | None = None,
     correlation_id: str | None = None, idempotency_key: str | None = None, idempotency_ttl_ms: int | None = None,
     dedup: str | None = None,
 ) -> Enqueued:  # fmt: skip
@@ -38,6 +38,7 @@ def enqueue(
     :param delay_ms: milliseconds until it may run, 0 or more.
     :param attempts: runs in all, the first included; over what the job declares.
     :param backoff: the waits between them; over what the job declares.
+    :param timeout_ms: the deadline of one run; over what the job declares.
     :param job_id: an id of the caller's own; a job that has it already is returned instead of a second one.
     :param priority: 0 (most urgent) to 9.
     :param correlation_id: carried to the job, its logs and its dead letter.
@@ -54,7 +55,7 @@ def enqueue(
     _check_range("delay_ms", delay_ms, 0, None)
     _check_range("priority", priority, 0, 9)
     options = {
-        "task_id": job_id, "priority": priority, "attempts": attempts, "backoff": backoff,
+        "task_id": job_id, "priority": priority, "attempts": attempts, "backoff": backoff, "timeout_ms": timeout_ms,
         "correlation_id": correlation_id, "idempotency_key": idempotency_key,
         "idempotency_ttl_ms": idempotency_ttl_ms, "dedup": dedup,
         "countdown": None if delay_ms is None else delay_ms / 1000,

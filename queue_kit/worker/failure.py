@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
-from celery.exceptions import MaxRetriesExceededError, Reject, TimeLimitExceeded
+from celery.exceptions import MaxRetriesExceededError, Reject, SoftTimeLimitExceeded, TimeLimitExceeded
 
 from queue_kit.errors import NonRetryableError
 from queue_kit.rules.outcome import Failure, cause_of
@@ -35,7 +35,7 @@ def _words(said: Any) -> str:
 
 
 def _cause(error: BaseException) -> Cause:
-    if isinstance(error, TimeLimitExceeded):
+    if isinstance(error, (TimeLimitExceeded, SoftTimeLimitExceeded)):
         return Cause.TIMEOUT
     if isinstance(error, Reject):
         return Cause.NON_RETRYABLE

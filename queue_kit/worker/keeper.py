@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from queue_kit.rules.lease import may_renew
 from queue_kit.transport.channel import settle_all
 from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
+from queue_kit.worker.counts import RENEWALS_FAILED, Counts
 from queue_kit.worker.role import Role
 
 logger = logging.getLogger(__name__)
@@ -24,9 +26,9 @@ class Keeper(Role):
 
     name = "keeper"
 
-    def __init__(self, open_client: Callable[[], Redis], kit: Kit, held: Held) -> None:
+    def __init__(self, open_client: Callable[[], Redis], kit: Kit, held: Held, counts: Counts) -> None:
         super().__init__(open_client, min(kit.moves.renewal_ms / 1000, 0.25))
-        self._moves, self._held = kit.moves, held
+        self._moves, self._held, self._counts = kit.moves, held, counts
         self._renewal_s = kit.moves.renewal_ms / 1000
         self._renewed_at = time.monotonic()
         self._told_hung = False
@@ -52,8 +54,16 @@ class Keeper(Role):
         for start in range(0, len(jobs), _BATCH):
             batch = jobs[start : start + _BATCH]
             asked_at = time.monotonic()
-            words = self.ledger.run(self._moves.renew((job.claimed.id, job.claimed.token) for job in batch))
+            try:
+                words = self.ledger.run(self._moves.renew((job.claimed.id, job.claimed.token) for job in batch))
+            except (RedisError, OSError):
+                self._count_failed(batch)
+                raise
             self._read(batch, words, asked_at)
+
+    def _count_failed(self, jobs: Sequence[HeldJob]) -> None:
+        for job in jobs:
+            self._counts.add(RENEWALS_FAILED, job.claimed.queue, job.name)
 
     def _is_forsaken(self, job: HeldJob) -> bool:
         """Whether the pool is done with a job and nobody settles it; found so twice, it is let go, to stall."""
@@ -67,13 +77,12 @@ class Keeper(Role):
 
     def _read(self, jobs: Sequence[HeldJob], words: Sequence[str], asked_at: float) -> None:
         for job, word in zip(jobs, words, strict=True):
-            if word == "ok":
+            if word == "ok" or word.startswith("cancel:"):
                 job.renewed_at = asked_at
-            elif word.startswith("cancel:"):
-                job.cancel = word.partition(":")[2]
+            if word.startswith("cancel:"):
+                self._held.cancel(job, word.partition(":")[2])
             elif word in ("lost", "gone") and not job.ended:
-                job.lost = True
-                logger.warning("the lease of job %s[%s] is lost while it runs", job.name, job.claimed.id)
+                self._held.lose(job, "its run is asked to stop")
 
     def _loop_lives(self, now: float) -> bool:
         """Whether the main loop has shown itself within a lease; where jobs run inside it, a running job counts."""

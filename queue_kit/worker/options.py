@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from queue_kit.errors import InvalidPayload, UnsupportedOperation
-from queue_kit.policy import Backoff, DedupPolicy, RetryPolicy
+from queue_kit.policy import Backoff, DedupPolicy, RetryPolicy, check_timeout
 from queue_kit.store.moves import Unique
 from queue_kit.transport.envelope import PROPERTY
 
-_OURS: Final = ("attempts", "backoff", "correlation_id", "dedup", "idempotency_key", "idempotency_ttl_ms")
+_OURS: Final = ("attempts", "backoff", "correlation_id", "dedup", "idempotency_key", "idempotency_ttl_ms", "timeout_ms")
 #: What Celery and kombu take, by their documentation of ``apply_async`` and ``Producer.publish``.
 _CELERYS: Final = frozenset({
     "app_id", "compression", "confirm_timeout", "content_encoding", "content_type", "correlation_id", "declare",
@@ -83,8 +83,10 @@ def _carried(ours: Mapping[str, Any]) -> dict[str, Any]:
         carried["attempts"] = RetryPolicy(ours["attempts"], Backoff("fixed", 0)).attempts
     if "backoff" in ours:
         if not isinstance(ours["backoff"], Backoff):
-            raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms)")
+            raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms); a function can only be declared, with @job")
         carried["backoff"] = ours["backoff"].as_dict()
+    if "timeout_ms" in ours:
+        carried["timeout_ms"] = check_timeout(ours["timeout_ms"])
     if "correlation_id" in ours:
         carried["correlation_id"] = str(ours["correlation_id"])
     if "idempotency_key" in ours:

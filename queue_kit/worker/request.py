@@ -26,18 +26,21 @@ from celery.worker.request import Request as StockRequest
 from kombu.utils.encoding import safe_repr
 from kombu.utils.json import dumps, loads
 
+from queue_kit.errors import JobTimeoutError
 from queue_kit.policy import RetryPolicy
-from queue_kit.rules import backoff
-from queue_kit.rules.outcome import AGAIN, Fail, Failure, decide
+from queue_kit.rules.outcome import AGAIN, Fail, Failure, Release, decide, kind_of
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
 from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.held import HeldJob
+from queue_kit.worker import deadline
 from queue_kit.worker.failure import failure_of, unwrapped
+from queue_kit.worker.run import LeaseLost
 from queue_kit.worker.settle import Settler
-from queue_kit.worker.task import policy_of
-from queue_kit.worker.trace import LeaseLost, Report, trace_job
+from queue_kit.worker.task import policy_of, timeout_of
+from queue_kit.worker.trace import Report, trace_job
+from queue_kit.worker.waits import wait_ms
 
 logger = get_logger(__name__)
 
@@ -73,8 +76,22 @@ class JobRequest(StockRequest):
     @property
     def policy(self) -> RetryPolicy | None:
         """The retry policy of a declared job; ``None`` for a plain task."""
-        ours = self.request_dict.get(PROPERTY)
-        return policy_of(self.task, {PROPERTY: ours} if ours else None, self._app.queue_kit.settings)
+        return policy_of(self.task, self.request_dict, self._app.queue_kit.settings)
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """The deadline of a run of a declared job; ``None`` for a plain task."""
+        return timeout_of(self.task, self.request_dict, self._app.queue_kit.settings)
+
+    @property
+    def limits(self) -> deadline.Limits:
+        """Hard and soft time limit in seconds."""
+        return deadline.limits(self.timeout_ms, self._own_limits, self._app.queue_kit.settings)
+
+    @property
+    def _own_limits(self) -> deadline.Limits:
+        hard, soft = self.time_limits
+        return hard or self.task.time_limit, soft or self.task.soft_time_limit
 
     # -- into the pool ------------------------------------------------------------------------------------------------
 
@@ -88,7 +105,8 @@ class JobRequest(StockRequest):
         if self.revoked() or not self.settler.begin(self.job):
             state.task_ready(self)
             raise TaskRevokedError(self.id)
-        hard, soft = self.time_limits
+        hard, soft = self.limits
+        self._tell_the_run(self.job)
         points.reached("pool entering")
         result = pool.apply_async(
             trace_job,
@@ -97,13 +115,19 @@ class JobRequest(StockRequest):
             timeout_callback=self.on_timeout,
             callback=self.on_success,
             error_callback=self.on_failure,
-            soft_timeout=soft or self.task.soft_time_limit,
-            timeout=hard or self.task.time_limit,
+            soft_timeout=soft,
+            timeout=hard,
             correlation_id=self.id,
         )
         self._apply_result = None if result is None else ref(result)
         self.job.left_pool = _how_to_ask(result)
         return result
+
+    def _tell_the_run(self, job: HeldJob) -> None:
+        """What the run has to know beside its message: where it is told to stop, and its deadline."""
+        facts = self.request_dict["properties"][PROPERTY]
+        facts["slot"], facts["timeout_ms"] = job.slot, self.timeout_ms
+        facts["soft_limit"] = self._own_limits[1] is not None
 
     def maybe_expire(self) -> bool:
         """Whether it has expired since the claim. Its id is not added to the revoked: a replay may run on this worker."""
@@ -145,6 +169,8 @@ class JobRequest(StockRequest):
             return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
         if self.job.ended:
             return state.task_ready(self)
+        if isinstance(unwrapped(exc_info.exception), TimeLimitExceeded) and self.timeout_ms and not self._own_limits[0]:
+            exc_info = deadline.killed(self.timeout_ms, self.limits[0] or 0)
         failure = failure_of(exc_info.exception, exc_info.traceback)
         self._on_raised(exc_info, Report(failure, stored=return_ok))
 
@@ -165,8 +191,7 @@ class JobRequest(StockRequest):
         if isinstance(error, Retry):
             self.on_retry(exc_info)
         elif isinstance(error, LeaseLost) or isinstance(getattr(error, "reason", None), LeaseLost):
-            self.job.lost = True
-            logger.warning("the outcome of %s[%s] is refused: its lease was lost", self.name, self.id)
+            self._app.queue_kit.held.lose(self.job, "its outcome is refused")
             self._settle_once(self.settler.moved)
         elif isinstance(error, Ignore):
             self._on_ignored(report)
@@ -186,12 +211,20 @@ class JobRequest(StockRequest):
         super().on_retry(exc_info)
 
     def _on_ignored(self, report: Report) -> None:
+        ending = report.ending
         if report.moved:
             self._settle_once(self.settler.moved)
+        elif isinstance(ending, Release):
+            self._settle_once(lambda job: self.settler.release(job, how=ending))
+        elif ending is not None:
+            self._settle_once(self._stopped)
         elif report.replaced:
             self._settle_once(self.settler.replace)
         else:
             self._settle_once(self.settler.complete)
+
+    def _stopped(self, job: HeldJob) -> None:
+        self.settler.cancel(job, job.cancel or Cause.CANCELLED, tell=True)
 
     def _on_terminated(self, error: BaseException) -> None:
         """Killed by our own signal: for a revoke, else because this worker is being shut down."""
@@ -223,15 +256,20 @@ class JobRequest(StockRequest):
             self._fail(error, exc_info, Fail(Cause.NON_RETRYABLE, exhausted=False), report, stored=False)
 
     def _on_error(self, error: BaseException, exc_info: Any, report: Report) -> None:
+        assert self.job is not None
+        if self.job.lost:
+            return self._settle_once(self.settler.moved)
+        if self.job.cancel and not report.stored:
+            return self._settle_once(self._stopped)
         policy, made = self.policy, (self.request_dict.get("retries") or 0) + 1
         failure = report.failure or failure_of(error, exc_info.traceback)
         if report.unsent is not None:
             message, when = report.unsent
             return self._retry_here(message, when, error, exc_info)
         again = policy is not None and not report.stored and decide(failure, made, policy.attempts) == AGAIN
-        if policy is not None and again:
-            when = When(delay_ms=backoff.delay_ms(policy.backoff, made))
-            return self._retry_here(self._next_message(), when, error, exc_info)
+        delay_ms = wait_ms(policy, made, error, self._app.queue_kit.settings) if policy is not None and again else None
+        if delay_ms is not None:
+            return self._retry_here(self._next_message(), When(delay_ms=delay_ms), error, exc_info)
         self._fail(error, exc_info, self._end_of(failure, policy, made), report, stored=report.stored)
 
     def _end_of(self, failure: Failure, policy: RetryPolicy | None, made: int) -> Fail:
@@ -242,7 +280,10 @@ class JobRequest(StockRequest):
                 return Fail(Cause.NON_RETRYABLE, exhausted=False)
             return Fail(failure.cause, exhausted=tried_again)
         end = decide(failure, made, policy.attempts)
-        return end if isinstance(end, Fail) else Fail(failure.cause, exhausted=False)
+        if isinstance(end, Fail):
+            return end
+        # Attempts were left, but the backoff function, or an option of the task, says that the error is final.
+        return Fail(Cause.NON_RETRYABLE if failure.cause is Cause.EXHAUSTED else failure.cause, exhausted=False)
 
     # -- endings ------------------------------------------------------------------------------------------------------
 
@@ -263,7 +304,8 @@ class JobRequest(StockRequest):
     def _retry_here(self, message: Message, when: When, error: Any, exc_info: Any) -> None:
         """The retry that the run could not make itself."""
         reason = failure_of(error).reason
-        self._settle_once(lambda job: self.settler.retry(job, message, when, reason))
+        cause = kind_of(type(error))
+        self._settle_once(lambda job: self.settler.retry(job, message, when, reason, cause))
         context = self._context
         if self.store_errors:
             self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=context)
@@ -287,7 +329,7 @@ class JobRequest(StockRequest):
         """What the run would have told if it could: the result, errbacks, the chord, and Celery's signal."""
         logger.error("job %s[%s] failed: %r", self.name, self.id, error)
         self.task.backend.mark_as_failure(self.id, error, request=self._context, store_result=self.store_errors)
-        if isinstance(error, TimeLimitExceeded):
+        if isinstance(error, (TimeLimitExceeded, JobTimeoutError)):
             self.task.on_failure(error, self.id, self.args, self.kwargs, exc_info)
         self._with_context(
             lambda: signals.task_failure.send(

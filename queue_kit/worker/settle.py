@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
-from queue_kit.rules.outcome import Failure
+from queue_kit.rules.outcome import GIVEN_BACK, Failure, Release
 from queue_kit.store import Call, Message, When
 from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
@@ -28,6 +28,8 @@ class Settler:
 
         One that the claim has begun is asked about if it has not been renewed for long: this process may have been frozen.
         """
+        if job.cancel and not job.ended:
+            self.cancel(job, job.cancel, tell=True)
         if job.ended or (job.begun and (time.monotonic() - job.renewed_at) * 1000 < self._moves.lease_ms / 2):
             return not job.ended
         try:
@@ -62,9 +64,12 @@ class Settler:
         """The run replaced itself by a canvas, which will add the job's id again."""
         self._send(job, self._moves.replace(job.claimed.id, job.claimed.token))
 
-    def release(self, job: HeldJob, side: Literal["head", "tail"] = "head", delay_ms: int | None = None) -> None:
+    def release(self, job: HeldJob, side: Literal["head", "tail"] = "head", how: Release = GIVEN_BACK) -> None:
         """Give the job back, no attempt counted."""
-        self._send(job, self._moves.release(job.claimed.id, job.claimed.token, side=side, delay_ms=delay_ms))
+        call = self._moves.release(
+            job.claimed.id, job.claimed.token, side=side, delay_ms=how.delay_ms, hold_ms=how.hold_ms, reason=how.reason
+        )
+        self._send(job, call)
 
     def stall(self, job: HeldJob) -> None:
         """The process that ran the job is gone."""
@@ -78,9 +83,12 @@ class Settler:
         )  # fmt: skip
         self._send(job, call)
 
-    def cancel(self, job: HeldJob, cause: str) -> None:
-        """The holder will not run the job: revoked, or expired after the claim."""
-        self._send(job, self._moves.cancel(job.claimed.id, cause, job.claimed.token))
+    def cancel(self, job: HeldJob, cause: str, *, tell: bool = False) -> None:
+        """The holder will not run the job to its end: revoked, expired after the claim, or stopped as it was asked to.
+
+        ``tell``: nobody has told those who wait for it.
+        """
+        self._send(job, self._moves.cancel(job.claimed.id, cause, job.claimed.token, tell=tell))
 
     def fail_replaced(self, job_id: str, failure: Failure) -> None:
         """A step of the canvas that replaced ``job_id`` has failed for good: so has that job."""
@@ -94,9 +102,6 @@ class Settler:
 
     def _answered(self, job: HeldJob, verb: str, answer: Any) -> None:
         self._held.drop(job)
-        word, trouble = (answer.outcome, answer.trouble) if hasattr(answer, "outcome") else (answer, "")
-        if trouble:
-            logger.error("the dead letter of job %s[%s] could not be written: %s", job.name, job.claimed.id, trouble)
-        if word in ("lost", "gone") and not job.lost:
-            job.lost = True
-            logger.warning("%s of job %s[%s] refused: its lease was lost", verb, job.name, job.claimed.id)
+        word = getattr(answer, "outcome", answer)
+        if word in ("lost", "gone"):
+            self._held.lose(job, f"{verb} is refused")

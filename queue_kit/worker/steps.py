@@ -13,13 +13,17 @@ from celery.worker import state
 from redis import Redis
 
 from queue_kit.store import Ledger
-from queue_kit.transport.held import Held
+from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
+from queue_kit.worker import deadline
+from queue_kit.worker.counts import LEASE_LOST, Counts
+from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.janitor import Janitor
 from queue_kit.worker.keeper import Keeper
 from queue_kit.worker.reaper import Reaper
+from queue_kit.worker.refusals import check_worker
 from queue_kit.worker.role import Role
-from queue_kit.worker.server import check_server
+from queue_kit.worker.server import Guard, end_boot, explain
 from queue_kit.worker.teller import Teller
 from queue_kit.worker.trace import prepare_task
 
@@ -34,19 +38,28 @@ class Roles(bootsteps.StartStopStep):
     def __init__(self, worker: Any, **kwargs: Any) -> None:
         worker.queue_kit = self
         self._app = worker.app
+        check_worker(self._app)
         self._kit: Kit = worker.app.queue_kit
         settings = self._kit.settings
         nonce = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._held = Held(nonce, settings.worker_max_stalled_count, settings.worker_max_suspects)
-        self._held.ledger = lambda: self._ledger
+        self._held.ledger = self._own_ledger
+        self.counts = Counts()
+        self._held.on_lost = self._count_lost
         self._kit.held = self._held
         self._connection: Any = None
-        self._keeper = Keeper(self._open_client, self._kit, self._held)
+        self._ledger: Ledger | None = None
+        self._keeper = Keeper(self._open_client, self._kit, self._held, self.counts)
+        self._burials = DeadLetterHandler(self._open_client, self._kit, self.counts)
+        self._held.on_unwritten = self._burials.unwritten
+        self._guard = Guard(self._open_client, settings, self._held)
         self._roles: list[Role] = [
             self._keeper,
             Reaper(self._open_client, self._kit),
             Janitor(self._open_client, self._kit),
-            Teller(self._open_client, self._kit, worker.app),
+            Teller(self._open_client, self._kit, worker.app, self._burials),
+            self._burials,
+            self._guard,
         ]
         self._started = False
         super().__init__(worker, **kwargs)
@@ -61,7 +74,10 @@ class Roles(bootsteps.StartStopStep):
         """Nothing yet: the roles start with the first connection."""
         in_main_loop = type(worker.pool).__module__ in ("celery.concurrency.solo", "celery.concurrency.gevent")
         if in_main_loop:
-            self._keeper.busy = lambda: bool(state.active_requests)
+            self._keeper.busy = lambda: any(_is_within_its_limit(request) for request in list(state.active_requests))
+
+    def _count_lost(self, job: HeldJob) -> None:
+        self.counts.add(LEASE_LOST, job.claimed.queue, job.name)
 
     def stop(self, worker: Any) -> None:
         """Nothing yet: the pool may still be running jobs."""
@@ -69,12 +85,36 @@ class Roles(bootsteps.StartStopStep):
     def connected(self, connection: Any) -> None:
         """The main loop has (re)connected: check the server, then let the roles work on it."""
         self._connection = connection
+        if self._ledger is not None:
+            self._ledger.client.close()
         self._ledger = Ledger(self._open_client())
-        check_server(self._ledger.client, self._kit.settings)
+        self._guard.admit(self._ledger.client, booting=not self._started)
         self._ledger.teach()
+        if not self._started:
+            self._tell_of_stock_messages(connection.default_channel)
         for role in self._roles:
             role.reconnect() if self._started else role.start()
         self._started = True
+
+    def unreachable(self, error: Exception) -> None:
+        """The main loop cannot connect; it tries again, unless the worker boots and its broker URL is wrong."""
+        problem = explain(error)
+        if problem and not self._started:
+            end_boot(problem)
+
+    def _tell_of_stock_messages(self, channel: Any) -> None:
+        """Say what a producer without `install` has sent to where no worker of ours looks."""
+        for queue in self._app.amqp.queues.consume_from:
+            left = channel.left_in_lists(queue)
+            if left:
+                logger.warning(
+                    "queue %s: %d messages wait in its plain Redis list, where a producer without queue_kit.install has put "
+                    "them: no worker of queue_kit takes them", queue, left,
+                )  # fmt: skip
+
+    def _own_ledger(self) -> Ledger:
+        assert self._ledger is not None, "the worker has not connected yet"
+        return self._ledger
 
     def _open_client(self) -> Redis:
         client: Redis = self._connection.open_client(self._kit.settings.redis_timeout_ms)
@@ -86,3 +126,10 @@ class Roles(bootsteps.StartStopStep):
             for role in reversed(self._roles):
                 role.stop()
             self._keeper.flush()
+            self._burials.flush()
+
+
+def _is_within_its_limit(request: Any) -> bool:
+    """A run in the main loop shows that the loop lives, but no longer than its own hard limit."""
+    limits = getattr(request, "limits", None)
+    return limits is None or deadline.within(limits[0], request.time_start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import random
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -14,10 +14,12 @@ from celery.exceptions import Reject
 from pydantic import BaseModel, ValidationError
 
 from queue_kit.errors import InvalidPayload, NonRetryableError
-from queue_kit.policy import Backoff, RetryPolicy, exponential
-from queue_kit.rules.backoff import delay_ms
+from queue_kit.policy import Backoff, BackoffFunction, RetryPolicy, check_timeout, exponential
+from queue_kit.rules.outcome import kind_of
 from queue_kit.settings import Settings
 from queue_kit.transport.envelope import PROPERTY
+from queue_kit.worker.failure import failure_of
+from queue_kit.worker.waits import wait_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,9 @@ class Declared:
     name: str
     queue: str | None
     attempts: int | None
-    backoff: Backoff | None
+    backoff: Backoff | BackoffFunction | None
     payload: type[BaseModel] | None
+    timeout_ms: int | None = None
 
     def dump(self, payload: Any) -> dict[str, Any]:
         """The payload as keyword arguments of the task.
@@ -55,7 +58,8 @@ class Declared:
 
 
 def job(
-    name: str, *, queue: str | None = None, attempts: int | None = None, backoff: Backoff | None = None,
+    name: str, *, queue: str | None = None, attempts: int | None = None,
+    backoff: Backoff | BackoffFunction | None = None, timeout_ms: int | None = None,
     payload: type[BaseModel] | None = None, **options: Any,
 ) -> Callable[[Callable[..., Any]], Any]:  # fmt: skip
     """Declare a function as a job. The result is a Celery task, registered with every app as ``shared_task`` does.
@@ -63,7 +67,9 @@ def job(
     :param name: how it is enqueued, such as ``"email.send"``.
     :param queue: where it goes unless the call or ``task_routes`` says otherwise.
     :param attempts: runs in all, the first included (setting ``JOB_ATTEMPTS``).
-    :param backoff: the waits between them (from ``JOB_BACKOFF_DELAY_MS``, doubling).
+    :param backoff: the waits between them (from ``JOB_BACKOFF_DELAY_MS``, doubling): ``fixed(...)``, ``exponential(...)``, or
+        a function that is given the error and the attempts made, and answers milliseconds, or ``"stop"`` to fail at once.
+    :param timeout_ms: the deadline of one run (setting ``JOB_TIMEOUT_MS``).
     :param payload: a pydantic model; the function then takes one instance of it, else plain keyword arguments.
     :param options: options of a Celery task. Explicit ``max_retries`` or ``retry_backoff`` win over the policy.
     :raises ValueError: for ``attempts`` together with ``max_retries``, or a value out of range, naming it.
@@ -72,7 +78,9 @@ def job(
         RetryPolicy(attempts, backoff or exponential(0))
         if "max_retries" in options:
             raise ValueError("attempts: leave it out where max_retries is given; attempts counts the first run too")
-    declared = Declared(name, queue, attempts, backoff, payload)
+    elif backoff is not None:
+        RetryPolicy(1, backoff)
+    declared = Declared(name, queue, attempts, backoff, payload, check_timeout(timeout_ms))
     options = {
         "autoretry_for": (Exception,),
         "dont_autoretry_for": (NonRetryableError, Reject),
@@ -113,6 +121,15 @@ def policy_of(task: Any, headers: Mapping[str, Any] | None, settings: Settings) 
     return RetryPolicy(attempts, backoff or exponential(settings.job_backoff_delay_ms))
 
 
+def timeout_of(task: Any, headers: Mapping[str, Any] | None, settings: Settings) -> int | None:
+    """The deadline of a run in milliseconds: call over task over setting. ``None`` for a plain task, which has none."""
+    declared = getattr(task, "declared", None)
+    if declared is None:
+        return None
+    ours = (headers or {}).get(PROPERTY) or {}
+    return ours.get("timeout_ms") or declared.timeout_ms or settings.job_timeout_ms
+
+
 #: What the mixin is mixed into; Celery is untyped.
 _Host: Any = object
 
@@ -127,9 +144,10 @@ class JobTask(_Host):
         eta: Any = None, countdown: float | None = None, max_retries: int | None = None, **options: Any,
     ) -> Any:  # fmt: skip
         """Retry as Celery does; where the call says nothing, a declared job's policy says when and how often."""
-        if isinstance(exc, Reject):
-            raise exc  # Celery's automatic retry would take a refusal for a failure
-        request = self.request
+        if isinstance(exc, (Reject, NonRetryableError)):
+            raise exc  # Celery's automatic retry would take a refusal for a failure that may pass
+        request, error = self.request, exc or sys.exc_info()[1]
+        self._note(error)
         settings = self.app.queue_kit.settings if hasattr(self.app, "queue_kit") else Settings()
         policy = policy_of(self, request.headers, settings)
         if policy is not None and not request.called_directly:
@@ -137,10 +155,20 @@ class JobTask(_Host):
             if max_retries is None and made >= policy.attempts:
                 raise exc or self.MaxRetriesExceededError(f"no attempts left of {policy.attempts}")
             if countdown is None and not eta:
-                countdown = delay_ms(policy.backoff, made, random.random()) / 1000
+                delay_ms = wait_ms(policy, made, error, settings)
+                if delay_ms is None:
+                    raise exc or self.MaxRetriesExceededError("the backoff function has said stop")
+                countdown = delay_ms / 1000
         return super().retry(
             args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
         )
+
+    def _note(self, error: BaseException | None) -> None:
+        """Keep what this attempt failed with, for the job's history."""
+        kit = getattr(self.app, "queue_kit", None)
+        run = kit.running.get(self.request.id) if kit is not None else None
+        if run is not None and error is not None:
+            run.why = kind_of(type(error)), failure_of(error).reason
 
 
 def adopt(task: Any) -> None:

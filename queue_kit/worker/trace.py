@@ -1,15 +1,13 @@
 """Runs one job where the pool runs it, in a child or a thread; without it a pool would lose what leaves a task by another
-door than an Exception, and a run that has lost its lease would still store its result.
+door than an Exception.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from types import MethodType
-from typing import Any, Final
+from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from billiard.pool import terminate_handler_fired
@@ -18,20 +16,16 @@ from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
 
 from queue_kit.errors import JobExit
-from queue_kit.rules.outcome import Failure
+from queue_kit.rules.outcome import Cancel, Failure, Release
 from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit, Run
+from queue_kit.transport.stops import Stop
+from queue_kit.worker.deadline import watch
 from queue_kit.worker.failure import failure_of
 from queue_kit.worker.lineage import name_replacement
+from queue_kit.worker.run import govern
 from queue_kit.worker.task import adopt
-
-#: A run that has lasted this fraction of its lease checks its token before anything is stored.
-_NEARLY: Final = 0.75
-
-
-class LeaseLost(Ignore):
-    """The lease of this run is another's: nothing of it may be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +37,16 @@ class Report:
     moved: bool = False
     unsent: Any = None
     stored: bool = True
+    ending: Release | Cancel | None = None
 
 
 def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Report]:
     """Run a job in the pool; like Celery's own target, with a :class:`Report` behind its outcome. Raises nothing."""
     app = current_app._get_current_object()
-    run = _run_of(uuid, request)
+    run = _run_of(uuid, request, app.queue_kit)
     running = app.queue_kit.running
     running[uuid] = run
+    watch(run)
     trace = fast_trace_task if app.use_fast_trace_task else trace_task_ret
     try:
         failed, retval, runtime = trace(name, uuid, request, *args, **kwargs)
@@ -61,11 +57,12 @@ def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwarg
             raise
         return 1, _pickleable(error), 0.0, Report(_escaped(error), run.replaced, run.moved, run.unsent, stored=False)
     finally:
+        watch(None)
         if running.get(uuid) is run:
             del running[uuid]
     points.reached("report returning")
     failure = failure_of(retval.exception, retval.traceback) if failed else None
-    return failed, retval, runtime, Report(failure, run.replaced, run.moved, run.unsent)
+    return failed, retval, runtime, Report(failure, run.replaced, run.moved, run.unsent, ending=run.ending)
 
 
 def _is_the_pools_own(error: BaseException) -> bool:
@@ -75,9 +72,10 @@ def _is_the_pools_own(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("gevent", "greenlet")
 
 
-def _run_of(job_id: str, request: Mapping[str, Any]) -> Run:
+def _run_of(job_id: str, request: Mapping[str, Any], kit: Kit) -> Run:
     facts = (request.get("properties") or {}).get(PROPERTY) or {}
-    return Run(job_id, facts.get("token", ""), facts, request.get("replaced_task_nesting") or 0)
+    stop = Stop(kit.held.stops if kit.held else None, facts.get("slot"), facts.get("timeout_ms"))
+    return Run(job_id, facts.get("token", ""), facts, stop, request.get("replaced_task_nesting") or 0)
 
 
 def _escaped(error: BaseException) -> Failure:
@@ -99,37 +97,9 @@ def prepare_task(task: Any) -> None:
         return
     kit: Kit = task.app.queue_kit
     adopt(task)
-    task.run = _fenced(task.run, task, kit)
+    govern(task, kit)
     task.replace = MethodType(_replacing(type(task).replace, kit), task)
     task._queue_kit_ready = True
-
-
-def _fenced(function: Callable[..., Any], task: Any, kit: Kit) -> Callable[..., Any]:
-    """The task's function, after which a run that has lasted nearly its lease makes sure that it still holds it."""
-    long_s = kit.moves.lease_ms / 1000 * _NEARLY
-
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        began = time.monotonic()
-        points.reached("function entering")
-        try:
-            return function(*args, **kwargs)
-        finally:
-            points.reached("function left")
-            if time.monotonic() - began >= long_s:
-                _check_lease(task, kit)
-
-    return run
-
-
-def _check_lease(task: Any, kit: Kit) -> None:
-    run = kit.running.get(task.request.id)
-    if run is None or run.moved:
-        return
-    with task.app.producer_or_acquire() as producer:
-        answer = producer.connection.default_channel.run(kit.moves.check(run.id, run.token))
-    if answer in ("lost", "gone"):
-        raise LeaseLost(f"the lease of {task.name}[{run.id}] is lost")
 
 
 def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:

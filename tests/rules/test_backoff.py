@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
+from queue_kit.policy import Backoff, RetryPolicy, check_timeout, exponential, fixed
 from queue_kit.rules.backoff import LONGEST_MS, delay_ms
 
 
@@ -100,6 +100,18 @@ def test_attempts_that_are_no_whole_number_from_1_are_refused_by_name(attempts: 
 def test_a_policy_needs_a_backoff(backoff: Any) -> None:
     with pytest.raises(ValueError, match=r"backoff: use fixed\(delay_ms\) or exponential"):
         RetryPolicy(3, backoff)
+
+
+def test_a_backoff_may_be_a_function() -> None:
+    """A6."""
+    assert RetryPolicy(3, lambda error, attempts_made: 100 * attempts_made).attempts == 3
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 1.5, "1000", True])
+def test_a_deadline_is_a_whole_number_of_milliseconds(timeout_ms: Any) -> None:
+    with pytest.raises(ValueError, match="timeout_ms: a whole number of milliseconds, 1 or more"):
+        check_timeout(timeout_ms)
+    assert (check_timeout(None), check_timeout(1)) == (None, 1)
 
 
 def test_a_policy_travels_in_plain_form() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from queue_kit import errors
-from queue_kit.rules.outcome import AGAIN, Fail, Failure, cause_of, decide
-from queue_kit.states import Cause
+from queue_kit.rules.outcome import (
+    AGAIN, CANCEL, REFUSE, TIME_OUT, Fail, Failure, Release, cause_of, decide, ending_of, kind_of,
+)  # fmt: skip
+from queue_kit.states import Cause, StopReason
 
 
 class CardRefused(errors.NonRetryableError):
@@ -70,3 +72,83 @@ def test_the_specific_cause_stays(cause: Cause) -> None:
 def test_a_reason_is_one_line_for_people() -> None:
     assert failure(retryable=True).reason == "ValueError: boom"
     assert Failure("KeyError", "", "", Cause.EXHAUSTED, True).reason == "KeyError"
+
+
+# -- ends that are neither success nor failure ----------------------------------------------------------------------------
+
+SNOOZED = Release("snoozed for 200 ms", delay_ms=200)
+RATE_LIMITED = Release("rate limited for 250 ms", hold_ms=250)
+GIVEN_BACK = Release("given back")
+SHUT_DOWN = Release("stopped for the shutdown of its worker")
+
+RETURNED, RAISED, STOPPED = None, ValueError("boom"), errors.JobCancelled()
+SNOOZE, LIMITED, GAVE_BACK = errors.Snooze(200), errors.RateLimited(250), errors.GiveBack()
+
+
+class LaterToday(errors.Snooze):
+    """A project's own."""
+
+
+#: What a run has come to, by how it ended (down) and by why it had been asked to stop (across).
+ENDINGS = {
+    "returned": (RETURNED, [None, None, None, None, REFUSE]),
+    "raised": (RAISED, [None, None, None, CANCEL, REFUSE]),
+    "permanent": (errors.NonRetryableError(), [None, None, None, CANCEL, REFUSE]),
+    "timed out": (errors.JobTimeoutError(), [None, None, None, CANCEL, REFUSE]),
+    "stopped": (STOPPED, [CANCEL, TIME_OUT, SHUT_DOWN, CANCEL, REFUSE]),
+    "snoozed": (SNOOZE, [SNOOZED, SNOOZED, SNOOZED, CANCEL, REFUSE]),
+    "own kind of snooze": (LaterToday(200), [SNOOZED, SNOOZED, SNOOZED, CANCEL, REFUSE]),
+    "gave back": (GAVE_BACK, [GIVEN_BACK, GIVEN_BACK, GIVEN_BACK, CANCEL, REFUSE]),
+    "rate limited": (LIMITED, [RATE_LIMITED, RATE_LIMITED, RATE_LIMITED, CANCEL, REFUSE]),
+}
+REASONS = [None, StopReason.TIMEOUT, StopReason.SHUTDOWN, StopReason.CANCELLED, StopReason.LEASE_LOST]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("ended", ENDINGS)
+def test_what_a_run_has_come_to(ended: str, reason: StopReason | None) -> None:
+    """SPEC 6, J1, J4, B8: the table of it."""
+    error, endings = ENDINGS[ended]
+    assert ending_of(error, reason) == endings[REASONS.index(reason)]
+
+
+def test_every_reason_to_stop_is_in_the_table() -> None:
+    assert set(REASONS) == {None, *StopReason}
+
+
+class OperationalError(Exception):
+    """As django.db and the drivers name it: a deadlock, a lost connection."""
+
+
+class Deadlock(OperationalError):
+    """As psycopg derives its own."""
+
+
+class StaleDataError(Exception):
+    """As SQLAlchemy names a row that another has changed."""
+
+
+class SoftTimeLimitExceeded(Exception):
+    """As billiard names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.JobTimeoutError, "timeout"),
+        (SoftTimeLimitExceeded, "timeout"),
+        (errors.TransientError, "transient"),
+        (errors.QueueUnavailable, "transient"),
+        (TimeoutError, "transient"),
+        (ConnectionResetError, "transient"),
+        (OperationalError, "transient"),
+        (Deadlock, "transient"),
+        (StaleDataError, "transient"),
+        (OSError, "unexpected"),
+        (KeyError, "unexpected"),
+        (MemoryError, "unexpected"),
+    ],
+)
+def test_how_an_attempt_failed_that_may_be_repeated(error: type[BaseException], kind: str) -> None:
+    """SPEC 6: without importing a driver of any database."""
+    assert kind_of(error) == kind
