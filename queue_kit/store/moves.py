@@ -205,11 +205,11 @@ class Moves:
 
     def fail(
         self, job_id: str, token: str, cause: str, reason: str, *, error_class: str = "", stack: str = "",
-        exhausted: bool = False, tell: bool = False,
+        exhausted: bool = False, tell: bool = False, nesting: int = 0,
     ) -> Call[Settled]:
         return self._call(
             "fail", _read_settled, job_id, token, self.dead_letters, cause, _plain(reason, 2_000), _plain(error_class, 200),
-            _plain(stack, 20_000), "1" if exhausted else "", "1" if tell else "",
+            _plain(stack, 20_000), "1" if exhausted else "", "1" if tell else "", nesting,
         )  # fmt: skip
 
     def replace(self, job_id: str, token: str) -> Call[str]:

@@ -34,7 +34,7 @@ class Job:
     lease_end: int = NEVER
     due: int = NEVER
     expired: bool = False
-    canvas_failed: bool = False
+    canvas_failed: int = 0
     trimmed: bool = False
 
     @property
@@ -146,7 +146,7 @@ class Model:
         outcome = "continued" if job else "added"
         if job:
             job.forget_token()
-            job.canvas_failed = False
+            job.canvas_failed = 0
             if job.cancel:
                 self.notes.add(job_id)
                 return "duplicated", self.cancelled(job, job.cancel)
@@ -271,13 +271,16 @@ class Model:
                     found.add((job.id, self.lose(job)))
         return found
 
-    def fail(self, job_id: str, token: str, *, tell: bool) -> str:
+    def fail(self, job_id: str, token: str, *, tell: bool, nesting: int = 0) -> str:
         job, why = self.held(job_id, token)
         if job is None:
-            if token == "replaced" and why == "lost" and self.jobs[job_id].state not in FINAL:
-                self.jobs[job_id].canvas_failed = True
+            seen = self.jobs.get(job_id)
+            if token == "replaced" and seen and seen.state not in FINAL and nesting == seen.nesting + 1:
+                seen.canvas_failed = nesting
                 return "later"
             return why
+        if token == "replaced" and nesting not in (0, job.nesting + 1):
+            return "moved"
         self.let_go(job)
         if tell:
             self.notes.add(job_id)
@@ -292,7 +295,7 @@ class Model:
         if job is None:
             return why
         self.let_go(job)
-        if job.cancel or job.canvas_failed:
+        if job.cancel or job.canvas_failed == job.nesting + 1:
             self.notes.add(job_id)
             return self.cancelled(job, job.cancel) if job.cancel else self.failed(job)
         job.state, job.place, job.token = "waiting", "", "replaced"

@@ -287,10 +287,10 @@ class Moves(RuleBasedStateMachine):
         lease = self.picked(pick, ("active",))
         assert self.run(self.moves.replace(*lease)) == self.model.replace(*lease)
 
-    @rule(job_id=ids)
-    def a_step_of_its_canvas_fails(self, job_id: str) -> None:
-        answer = self.run(self.moves.fail(job_id, "replaced", "exhausted", "no"))
-        assert answer.outcome == self.model.fail(job_id, "replaced", tell=False)
+    @rule(job_id=ids, nesting=st.integers(0, 3))
+    def a_step_of_its_canvas_fails(self, job_id: str, nesting: int) -> None:
+        answer = self.run(self.moves.fail(job_id, "replaced", "exhausted", "no", nesting=nesting))
+        assert answer.outcome == self.model.fail(job_id, "replaced", tell=False, nesting=nesting)
 
     # -- jobs are stopped and go --------------------------------------------------------------------------------------
 

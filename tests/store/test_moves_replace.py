@@ -135,12 +135,17 @@ def test_a_step_that_fails_after_the_canvas_went_on_fails_nothing(desk: Desk) ->
     assert desk.state() == "waiting"
 
 
+def step_fails(desk: Desk, nesting: int = 1) -> str:
+    """A step of the canvas of this nesting has failed for good."""
+    call = desk.moves.fail("job", "replaced", "exhausted", "a step failed", error_class="ValueError", nesting=nesting)
+    return desk.run(call).outcome
+
+
 def test_a_step_may_fail_before_the_mark(desk: Desk) -> None:
     """SPEC 3: given a canvas whose first step fails at once, before the run that sent it has been settled: the job does not
     stay replaced for ever, by a canvas that will never come back to it."""
     token = desk.running()
-    step_failed = desk.moves.fail("job", "replaced", "exhausted", "a step failed", error_class="ValueError")
-    assert desk.run(step_failed) == Settled("later", "")
+    assert step_fails(desk) == "later"
     assert (desk.state(), desk.trace()) == ("active", "added waiting active")
     assert desk.run(desk.moves.replace("job", token)) == "failed"
     assert (desk.state(), desk.places(), desk.counters()) == ("failed", ["failed"], (1, 1, 0))
@@ -148,30 +153,59 @@ def test_a_step_may_fail_before_the_mark(desk: Desk) -> None:
     record = desk.record()
     assert (record["cause"], record["reason"], record["error_class"]) == ("exhausted", "a step failed", "ValueError")
     assert desk.client.zrange(desk.keys.notes, 0, -1) == ["job"]
-    assert desk.run(step_failed).outcome == "lost"
+    assert step_fails(desk) == "lost"
+
+
+def test_a_step_of_the_second_canvas_may_fail_before_the_mark(desk: Desk) -> None:
+    desk.replaced()
+    tail(desk)
+    token = desk.begin()
+    assert step_fails(desk, nesting=2) == "later"
+    assert desk.run(desk.moves.replace("job", token)) == "failed"
 
 
 def test_a_step_may_fail_while_the_job_waits_for_a_rerun(desk: Desk) -> None:
     """Given a run killed after it sent its canvas: the rerun sends the same canvas, whose steps are there already and will
     not run again."""
     desk.stalled()
-    assert desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed")).outcome == "later"
+    assert step_fails(desk) == "later"
     assert desk.run(desk.moves.replace("job", desk.begin())) == "failed"
 
 
 def test_a_rerun_that_returns_after_all_completes(desk: Desk) -> None:
     desk.stalled()
-    desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed"))
+    assert step_fails(desk) == "later"
     assert desk.run(desk.moves.complete("job", desk.begin())) == "ok"
 
 
 def test_a_step_that_failed_long_ago_does_not_count_against_the_next_canvas(desk: Desk) -> None:
-    """A canvas that came back to the job has not failed."""
+    """A canvas that came back to the job has not failed; neither has one that the rerun did not send."""
     token = desk.running()
-    desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed"))
+    step_fails(desk)
     tail(desk)
     assert desk.run(desk.moves.replace("job", token)) == "moved"
+    assert step_fails(desk) in ("lost", "moved")
+    token = desk.begin()
+    assert step_fails(desk, nesting=2) == "later"
+    desk.run(desk.moves.retry("job", token, AT_ONCE, message=desk.message(nesting=2), counted=False))
     assert desk.run(desk.moves.replace("job", desk.begin())) == "ok"
+
+
+def test_a_step_of_the_canvas_before_fails_nothing(desk: Desk) -> None:
+    """Given a step that stalled after it had sent the last one: its rerun fails when the job has long replaced itself again."""
+    desk.replaced()
+    tail(desk)
+    desk.run(desk.moves.replace("job", desk.begin()))
+    assert step_fails(desk, nesting=1) == "moved"
+    assert desk.state() == "waiting"
+    assert step_fails(desk, nesting=2) == "ok"
+
+
+def test_a_step_of_an_ordinary_chain_that_fails_in_a_rerun_leaves_the_next_step_alone(desk: Desk) -> None:
+    """Given a step that stalled after it had sent the next one: its rerun fails, and the next step is not the canvas's job."""
+    token = desk.running()
+    assert step_fails(desk, nesting=0) == "lost"
+    assert desk.run(desk.moves.replace("job", token)) == "ok"
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
@@ -180,7 +214,7 @@ def test_a_step_that_fails_after_the_job_has_ended_changes_nothing(desk: Desk, e
     desk.run({"completed": desk.moves.complete("job", token), "failed": desk.moves.fail("job", token, "exhausted", "no"),
               "cancelled": desk.moves.cancel("job", "revoked", token)}[end])  # fmt: skip
     record = desk.record()
-    assert desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed")).outcome == "lost"
+    assert step_fails(desk) == "lost"
     assert desk.record() == record
 
 

@@ -228,7 +228,7 @@ def test_a_job_that_is_not_known_or_only_by_its_id_is_named(desk: Desk, letters:
 
 def test_what_a_canvas_had_failed_with_is_forgotten(desk: Desk, letters: DeadLetters) -> None:
     token = desk.running(body=task_message())
-    desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed"))
+    desk.run(desk.moves.fail("job", "replaced", "exhausted", "a step failed", nesting=1))
     assert desk.run(desk.moves.replace("job", token)) == "failed"
     letters.replay(letters.ids()[0], "ada")
     assert desk.run(desk.moves.replace("job", desk.begin())) == "ok"

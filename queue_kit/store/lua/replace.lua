@@ -16,9 +16,9 @@ if job.cancel then
   leave_note(id, now)
   return cancelled(job, now, job.cancel)
 end
-local step = record(id, 'canvas_failed').canvas_failed
-if step then
-  local failure = cjson.decode(step)
+local seen = record(id, 'canvas_failed', 'nesting')
+local failure = cjson.decode(seen.canvas_failed or '{}')
+if failure.nesting == tonumber(seen.nesting or 0) + 1 then
   failure.stack, failure.exhausted = '', ''
   leave_note(id, now)
   failed(job, now, tonumber(dead_max), failure)
