@@ -13,8 +13,9 @@ from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as StockConsumer
 
+from queue_kit.errors import ConfigurationError
 from queue_kit.rules.outcome import Failure
-from queue_kit.states import Cause
+from queue_kit.states import RESERVED_QUEUE, Cause
 from queue_kit.store import Traits
 from queue_kit.transport.held import HeldJob
 from queue_kit.worker.request import JobRequest
@@ -73,6 +74,15 @@ class Consumer(StockConsumer):
         with warnings.catch_warnings():  # the advice it gives, to kill what runs, is the very thing `install` refuses
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
+
+    def add_task_queue(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        """Consume one more queue, as `celery control add_consumer` asks.
+
+        :raises ConfigurationError: for the queue name that is reserved for dead letters.
+        """
+        if queue == RESERVED_QUEUE:
+            raise ConfigurationError(f"queue {queue}: the name is reserved, nothing consumes dead letters")
+        super().add_task_queue(queue, *args, **kwargs)
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 

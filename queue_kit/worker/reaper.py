@@ -20,7 +20,7 @@ class Reaper(Role):
 
     def __init__(self, open_client: Callable[[], Redis], kit: Kit) -> None:
         super().__init__(open_client, kit.moves.reap_ms / 1000)
-        self._moves = kit.moves
+        self._moves, self._kit = kit.moves, kit
 
     def tick(self) -> None:
         """Stall what has run out."""
@@ -28,5 +28,5 @@ class Reaper(Role):
             logger.warning(
                 "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome
             )
-            if found.trouble:
-                logger.error("the dead letter of job %s could not be written: %s", found.id, found.trouble)
+            if found.trouble and self._kit.held is not None:
+                self._kit.held.on_unwritten(None, found.id, found.trouble)

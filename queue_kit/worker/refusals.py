@@ -12,6 +12,7 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.url import url_to_parts
 
 from queue_kit.errors import ConfigurationError
+from queue_kit.states import RESERVED_QUEUE
 from queue_kit.transport.connection import SCHEMES
 
 #: The consumer of our workers, by name: a process that only sends has no need of it.
@@ -49,6 +50,8 @@ def check_worker(app: Celery) -> None:
     :raises ConfigurationError: names each fault; a URL is not echoed, since it may carry a password.
     """
     problems = [*_problems_of_settings(app), *_problems_of_tasks(app), *_problems_of_brokers(app)]
+    if RESERVED_QUEUE in app.amqp.queues.consume_from:
+        problems.append(f"queue {RESERVED_QUEUE}: leave it out; the name is reserved, nothing consumes dead letters")
     if not issubclass(symbol_by_name(app.conf.worker_consumer), symbol_by_name(CONSUMER)):
         problems.append(f"worker_consumer: leave it out, or derive it from {CONSUMER}")
     _refuse(problems)

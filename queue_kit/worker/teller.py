@@ -19,6 +19,7 @@ from queue_kit.rules.outcome import Failure
 from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
 from queue_kit.transport.kit import Kit
+from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.role import Role
 
 logger = logging.getLogger(__name__)
@@ -33,13 +34,15 @@ class Teller(Role):
 
     name = "teller"
 
-    def __init__(self, open_client: Callable[[], Redis], kit: Kit, app: Any) -> None:
+    def __init__(self, open_client: Callable[[], Redis], kit: Kit, app: Any, burials: DeadLetterHandler) -> None:
         super().__init__(open_client, min(1.0, kit.moves.reap_ms / 1000))
-        self._moves, self._app = kit.moves, app
+        self._moves, self._app, self._burials = kit.moves, app, burials
 
     def tick(self) -> None:
         """Take the notes that are due, act on each, strike it out."""
         for note in self.ledger.run(self._moves.notes()):
+            if note.cause == Cause.EXPIRED:
+                self._burials.expired(note.id, self.ledger)
             try:
                 self._tell(note)
             except Exception:
