@@ -7,7 +7,8 @@ claim; or, when there is nothing to claim, a wait for a wake-up. The answer is a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from queue import Empty
 from time import monotonic
 from typing import Any, Final, cast
@@ -47,6 +48,7 @@ class JobChannel(_Host):
         self._settling: list[Pending] = []
         self._claim_base, self._claim_queues = "", tuple[str, ...]()
         self._wait_s: float | None = None
+        self._commander: Any = None
         super().__init__(*args, **kwargs)
 
     @property
@@ -79,6 +81,13 @@ class JobChannel(_Host):
         run.unsent = (posting.message, posting.when)
         self.run(posting.move(self.kit.moves, run))
         run.unsent, run.moved = None, True
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """One client for all commands: kombu makes a new one for each, which takes longer than most commands do."""
+        if self._commander is None or self._commander.connection_pool is not self.pool:
+            self._commander = self._create_client()
+        yield client or self._commander
 
     def run(self, call: Call[Any]) -> Any:
         """Make one move on a connection of the channel's pool and return its answer."""
