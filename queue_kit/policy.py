@@ -33,6 +33,10 @@ class Backoff:
         if self.cap_ms is not None:
             _whole("backoff cap_ms", self.cap_ms)
 
+    def __json__(self) -> dict[str, Any]:
+        """How kombu sends it with a signature, such as a chain's later step."""
+        return self.as_dict()
+
     def as_dict(self) -> dict[str, Any]:
         """The plain form that travels with a job."""
         return {"kind": self.kind, "delay_ms": self.delay_ms, "jitter": self.jitter, "cap_ms": self.cap_ms}
@@ -68,7 +72,7 @@ class DedupPolicy:
     ttl_ms: int = 86_400_000
 
     def __post_init__(self) -> None:
-        if not isinstance(self.key, str) or not 1 <= len(self.key) <= 200:
+        if not isinstance(self.key, str) or not 1 <= len(self.key) <= 200 or not is_text(self.key):
             raise ValueError("idempotency_key: a text of 1 to 200 characters is needed")
         if self.mode not in ("ttl", "until_finished", "extend", "replace", "keep_last"):
             raise ValueError("dedup: use 'ttl', 'until_finished', 'extend', 'replace' or 'keep_last'")
@@ -106,6 +110,11 @@ def check_timeout(timeout_ms: int | None) -> int | None:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 1:
         raise ValueError("timeout_ms: a whole number of milliseconds, 1 or more, is needed")
     return timeout_ms
+
+
+def is_text(value: str) -> bool:
+    """Whether it can be written down: half of a surrogate pair, which JSON from elsewhere may hold, cannot."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _whole(name: str, value: int) -> None:

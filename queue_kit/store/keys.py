@@ -36,8 +36,8 @@ class Keys:
         return f"{self.prefix}:dead:{record_id}"
 
     def dedup(self, queue: str, name: str, key: str) -> str:
-        """Hash: who holds a deduplication key. Its scope is the job's name and queue; unit separators keep them apart."""
-        return f"{self.prefix}:dedup:{queue}\x1f{name}\x1f{key}"
+        """Hash: who holds a deduplication key. Its scope is the job's name and queue; lengths keep the three apart."""
+        return f"{self.prefix}:dedup:{len(queue)}.{len(name)}:{queue}:{name}:{key}"
 
     @property
     def queues(self) -> str:

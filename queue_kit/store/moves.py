@@ -148,12 +148,12 @@ class Moves:
 
     def add(
         self, job_id: str, message: Message, *, priority: int = 0, when: When = AT_ONCE,
-        expires_at_ms: Number = None, correlation_id: str = "", unique: Unique | None = None,
+        expires_at_ms: Number = None, correlation_id: str = "", unique: Unique | None = None, again: bool = False,
     ) -> Call[Added]:
         return self._call(
             "add", lambda reply: Added(*map(text, reply)),
             job_id, message.queue, message.name, priority, message.body, *when.arguments, _or_blank(expires_at_ms),
-            message.nesting, correlation_id,
+            message.nesting, correlation_id, "1" if again else "",
             *((Keys(self.prefix).dedup(message.queue, message.name, unique.key), unique.mode) if unique else ("", "")),
             _or_blank(unique.ttl_ms if unique else None),
         )  # fmt: skip
@@ -237,8 +237,8 @@ class Moves:
     def remove(self, job_id: str) -> Call[str]:
         return self._call("remove", text, job_id)
 
-    def trim(self, queue: str, state: str, keep: int, oldest_at_ms: int, known_ms: int, batch: int = 1000) -> Call[int]:
-        return self._call("trim", int, queue, state, keep, oldest_at_ms, known_ms, batch)
+    def trim(self, queue: str, state: str, keep: int, age_ms: int, known_ms: int, batch: int = 1000) -> Call[int]:
+        return self._call("trim", int, queue, state, keep, age_ms, known_ms, batch)
 
     def progress(self, job_id: str, token: str, value: str) -> Call[str]:
         return self._call("progress", text, job_id, token, value)

@@ -13,7 +13,11 @@ from typing import Any, Final, Generic, TypeVar
 Answer = TypeVar("Answer")
 
 #: Parts that a script has put before it, after the prelude.
-_PARTS: Final = {"add": ("unique",), "claim": ("gate", "taking"), **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("ending",))}
+_PARTS: Final = {
+    "add": ("canvas", "unique"),
+    "claim": ("gate", "taking"),
+    **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("ending",)),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,17 @@ class _JobConnection(kombu.Connection):
         """
         return Redis.from_pool(_unconnected(self, timeout_ms)._get_pool())
 
+    def open_line(self, timeout_ms: int) -> Any:
+        """One connection to that server, ready for commands.
+
+        :raises redis.exceptions.RedisError: it cannot be made; each step of it has ``timeout_ms``, but not the name lookup.
+        """
+        pool = _unconnected(self, timeout_ms)._get_pool()
+        connection = pool.connection_class(**pool.connection_kwargs)
+        connection.of_pool = pool  # which asks the Sentinels, and is known to it by a weak reference only
+        connection.connect()
+        return connection
+
 
 def _unconnected(connection: _JobConnection, timeout_ms: int) -> Any:
     """A channel that knows how to connect, and has not: kombu's own reading of URLs and options, without its ping."""

@@ -72,9 +72,16 @@ def post(message: dict[str, Any], queue: str, priority: int, unique: Unique | No
         when=When(ours.get("delay_ms"), None) if "delay_ms" in ours else When(None, _instant_ms(headers.get("eta"))),
         priority=priority,
         expires_at_ms=_instant_ms(headers.get("expires")),
-        correlation_id=str((headers.get(PROPERTY) or {}).get("correlation_id", "")),
+        correlation_id=_correlation_id(headers),
         unique=unique,
     )
+
+
+def _correlation_id(headers: dict[str, Any]) -> str:
+    """What the caller gave or the sending job had; else the id at the root of jobs that sent each other. '': none but its own."""
+    given = (headers.get(PROPERTY) or {}).get("correlation_id")
+    root = headers.get("root_id")
+    return str(given or (root if root and root != headers.get("id") else ""))
 
 
 def post_task(

@@ -4,124 +4,179 @@ server, and for one of ten pooled connections that others hang in.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 
-from queue_kit.errors import QueueUnavailable
-from queue_kit.store import Call, Ledger
+from queue_kit.errors import ConfigurationError, QueueUnavailable
+from queue_kit.store import Call
+from queue_kit.store.durability import INFO, Durability
 from queue_kit.store.moves import Added
 from queue_kit.transport import envelope, points
 from queue_kit.transport.envelope import Posting
 from queue_kit.transport.kit import Kit
+from queue_kit.transport.lines import Line, Lines, Unreachable
+from queue_kit.transport.trip import Trip, unavailable
+
+#: Jobs in one trip: enough that the trip itself costs nothing, few enough that Redis serves others in between.
+CHUNK: Final = 1000
+#: Kept back from a wait for disk or replica, so that its answer arrives in time.
+_MARGIN_MS: Final = 30
 
 
 class Sender:
     """One for each app; any thread may use it, and a forked child opens connections of its own.
 
-    ``connection`` makes a fresh connection of the app's broker: it knows the URLs, TLS and Sentinel.
+    ``connection`` makes a connection object of the app's broker: it knows the URLs, TLS and Sentinel.
     """
 
     def __init__(self, kit: Kit, connection: Callable[[], Any]) -> None:
-        self._kit = kit
-        self._connection = connection
-        self._broker: Any = None
+        self._kit, self._connection = kit, connection
+        self._budget_s = kit.settings.enqueue_timeout_ms / 1000
+        self._durability = Durability(kit.settings.enqueue_wait_disk, kit.settings.enqueue_wait_replicas)
+        self._pid, self._turn = 0, 0
+        self._lines: Lines | None = None
         self._client: Redis | None = None
-        self._local = threading.local()
 
-    def send(self, posting: Posting) -> None:
-        """Send one job, or move it on if it runs in this process.
+    def send(self, posting: Posting) -> Added | None:
+        """Send one job, or move it on if it runs in this process (``None`` then).
 
         :raises QueueUnavailable: within the setting ``ENQUEUE_TIMEOUT_MS``; says whether it may have been sent.
         """
-        collected = getattr(self._local, "collected", None)
-        if collected is not None:
-            collected.append(posting)
-            return
         run = self._kit.running.get(posting.id)
         if run is None:
-            self._note(posting, self._within_time(posting.id, posting.add(self._kit.moves)))
-            return
+            return _or_raise(self.send_all([posting])[0])
         run.unsent = (posting.message, posting.when)
         points.reached("move sending")
-        self._within_time(posting.id, posting.move(self._kit.moves, run))
+        self.run(posting.move(self._kit.moves, run), posting.id)
         run.unsent, run.moved = None, True
         points.reached("move answered")
+        return None
 
     def send_all(self, postings: Sequence[Posting]) -> list[Added | QueueUnavailable]:
-        """Send many jobs in one round trip; an answer for each, in order, also when the connection breaks midway."""
-        calls = [posting.add(self._kit.moves) for posting in postings]
-        try:
-            answers = Ledger(self.client).run_all(calls)
-        except RedisError as error:
-            return [_unavailable(error, posting.id) for posting in postings]
-        return [
-            _unavailable(answer, posting.id) if isinstance(answer, Exception) else answer
-            for answer, posting in zip(answers, postings, strict=True)
-        ]
+        """Send many jobs, a thousand a trip; an answer for each, in order, also when the connection breaks midway.
 
-    @contextmanager
-    def collecting(self) -> Iterator[list[Posting]]:
-        """Within this, what this thread sends is collected instead."""
-        self._local.collected = []
-        try:
-            yield self._local.collected
-        finally:
-            self._local.collected = None
+        Each trip has the time of one send. After one that ended in trouble no further one is tried.
+        """
+        answers: list[Added | QueueUnavailable] = []
+        trouble: Exception | None = None
+        for start in range(0, len(postings), CHUNK):
+            chunk = postings[start : start + CHUNK]
+            if trouble is not None:
+                answers += [unavailable(posting.id, "no", trouble) for posting in chunk]
+                continue
+            trip = self._travel([posting.id for posting in chunk], _adding(chunk, self._kit), confirmed=True)
+            answers, trouble = answers + trip.results(), trip.trouble
+        for posting, answer in zip(postings, answers, strict=True):
+            envelope.log_duplicate(posting, answer)
+        return answers
 
-    def last_answer(self) -> tuple[Posting, Added] | None:
-        """What became of this thread's last send; asked once."""
-        answer = getattr(self._local, "answer", None)
-        self._local.answer = None
-        return answer
+    def run(self, call: Call[Any], job_id: str = "") -> Any:
+        """Make one move of another kind, such as one that an operator asks for, and return its answer.
+
+        :raises QueueUnavailable: within the setting ``ENQUEUE_TIMEOUT_MS``.
+        """
+        return _or_raise(self._travel([job_id], lambda *_: call).result(0))
+
+    def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Make several such moves in one trip.
+
+        :raises QueueUnavailable: for the first of them that Redis refused, or that nobody knows about.
+        """
+        return [_or_raise(answer) for answer in self._travel([""] * len(calls), lambda index, _: calls[index]).results()]
 
     @property
     def client(self) -> Redis:
-        """The client, whose every call is bounded: half the time to connect, half to answer."""
+        """A client for reading, whose every call is bounded: half the time to connect, half to answer."""
+        self._in_this_process()
         if self._client is None:
-            self._broker = self._broker or self._connection()
-            self._client = self._broker.open_client(self._kit.settings.enqueue_timeout_ms // 2)
+            self._client = self._connection().open_client(self._kit.settings.enqueue_timeout_ms // 2)
         return self._client
 
-    def _note(self, posting: Posting, added: Added) -> None:
-        envelope.log_duplicate(posting, added)
-        self._local.answer = (posting, added)
+    # -- one trip -----------------------------------------------------------------------------------------------------
 
-    def _within_time(self, job_id: str, call: Call[Any]) -> Any:
-        """Run a move; once more on a new connection if the old one turned out to be dead and there is time.
+    def _travel(self, ids: Sequence[str], call: Callable[[int, bool], Call[Any]], *, confirmed: bool = False) -> Trip:
+        """Make moves; once more on a new connection if the old one turned out to be dead and there is time.
 
-        Sending a move again is safe: the script knows the id, or the token, that it has seen.
+        Making a move again is safe: its script knows the id, or the token, that it has seen.
         """
-        until = monotonic() + self._kit.settings.enqueue_timeout_ms / 2000
+        trip, lines, until = Trip(ids, call), self._in_this_process(), monotonic() + self._budget_s
+        for last in (False, True):
+            try:
+                with lines.borrowed(until) as line:
+                    trip.make(line, until)
+                    if trip.met_no_primary:
+                        raise Unreachable("this Redis is no primary (any more)")
+                    if confirmed and self._durability and trip.has_written:
+                        self._confirm(trip, line, until)
+                trip.trouble = None
+                break
+            except (Unreachable, RedisError, OSError) as error:
+                trip.trouble = error
+                lines.forget()
+                if last or monotonic() >= until:
+                    break
+        return trip
+
+    def _confirm(self, trip: Trip, line: Line, until: float) -> None:
+        """Wait until what was written is where the settings want it."""
+        left_ms = int((until - monotonic()) * 1000) - _MARGIN_MS
+        answers: list[Any] = []
         try:
-            return Ledger(self.client).run(call)
-        except (RedisTimeoutError, ResponseError) as error:
-            raise _unavailable(error, job_id) from error
-        except RedisConnectionError as error:
-            if monotonic() >= until:
-                raise _unavailable(error, job_id) from error
-        self._switch()
-        try:
-            return Ledger(self.client).run(call)
-        except RedisError as error:
-            raise _unavailable(error, job_id) from error
+            line.ask(list(self._durability.commands(max(1, left_ms))), until, answers)
+        except (RedisError, OSError):
+            trip.forget()  # another connection would wait for its own writes only, so they are made again
+            raise
+        trip.unconfirmed = self._durability.missing(answers)
 
-    def _switch(self) -> None:
-        """Try the next of several broker URLs, if there are several."""
-        if self._broker is not None and self._broker.has_alternatives:
-            self._broker.maybe_switch_next()
-            self._client = None
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def _in_this_process(self) -> Lines:
+        """The connections of this very process: what a fork has copied stays its parent's."""
+        pid = os.getpid()
+        lines = self._lines
+        if lines is None or self._pid != pid:
+            self._client, self._pid = None, pid
+            lines = self._lines = Lines(self._connect)
+        return lines
+
+    def _connect(self) -> Any:
+        """Open a connection that is ready: to the server that answered last, else to the next of several URLs."""
+        broker = self._connection()
+        urls = list(broker.alt) if broker.has_alternatives else [None]
+        timeout_ms = self._kit.settings.enqueue_timeout_ms // (len(broker.alt or ()) or 1)
+        for turn in range(self._turn, self._turn + len(urls)):
+            url = urls[turn % len(urls)]
+            try:
+                if url is not None:
+                    broker.switch(url)
+                connection = broker.open_line(timeout_ms)
+            except (RedisError, OSError) as error:
+                trouble = error
+                continue
+            self._turn = turn % len(urls)
+            self._check(connection)
+            return connection
+        raise trouble
+
+    def _check(self, connection: Any) -> None:
+        if self._durability.disk:
+            answers: list[Any] = []
+            Line(connection).ask([INFO], monotonic() + self._budget_s, answers)
+            refusal = self._durability.refusal(answers[0])
+            if refusal:
+                raise ConfigurationError(refusal)
 
 
-def _unavailable(error: Exception, job_id: str) -> QueueUnavailable:
-    """What a caller is told: that Redis refused it outright, or that nobody knows."""
-    refused = isinstance(error, ResponseError) or "connecting to" in str(error)
-    sent = "no" if refused else "unknown"
-    return QueueUnavailable(f"the queue is not available, job {job_id} sent: {sent} ({error})", job_id, sent)
+def _adding(postings: Sequence[Posting], kit: Kit) -> Callable[[int, bool], Call[Any]]:
+    return lambda index, again: postings[index].add(kit.moves, again=again)
+
+
+def _or_raise(answer: Any) -> Any:
+    if isinstance(answer, QueueUnavailable):
+        raise answer
+    return answer

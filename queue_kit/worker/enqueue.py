@@ -5,12 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Never
 
-from queue_kit.errors import QueueUnavailable, UnknownJob
+from queue_kit.errors import InvalidPayload, QueueUnavailable, UnknownJob
 from queue_kit.policy import Backoff
+from queue_kit.rules.backoff import LONGEST_MS
 from queue_kit.store.moves import Added
 from queue_kit.worker.apps import app_with_queue_kit
+from queue_kit.worker.producer import Collector
+
+_OPTIONS: Final = (
+    "delay_ms", "attempts", "backoff", "timeout_ms", "job_id", "priority", "correlation_id", "idempotency_key",
+    "idempotency_ttl_ms", "dedup",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +37,19 @@ def enqueue(
     name: str, payload: Any = None, *, delay_ms: int | None = None, attempts: int | None = None,
     backoff: Backoff | None = None, timeout_ms: int | None = None, job_id: str | None = None, priority: int | None = None,
     correlation_id: str | None = None, idempotency_key: str | None = None, idempotency_ttl_ms: int | None = None,
-    dedup: str | None = None,
+    dedup: str | None = None, **unknown: Never,
 ) -> Enqueued:  # fmt: skip
     """Send the declared job of this name and return its handle.
 
     :param payload: a mapping or an instance of the job's payload model; it is validated here, before Redis.
-    :param delay_ms: milliseconds until it may run, 0 or more.
+    :param delay_ms: milliseconds until it may run, 0 or more, a year at most.
     :param attempts: runs in all, the first included; over what the job declares.
     :param backoff: the waits between them; over what the job declares.
     :param timeout_ms: the deadline of one run; over what the job declares.
     :param job_id: an id of the caller's own; a job that has it already is returned instead of a second one.
     :param priority: 0 (most urgent) to 9.
-    :param correlation_id: carried to the job, its logs and its dead letter.
+    :param correlation_id: carried to the job, its logs and its dead letter; else that of the job that sends this one. One that
+        does not fit ``[A-Za-z0-9._:-]{1,200}`` is replaced by a new one.
     :param idempotency_key: sends of one name, queue and key are one job; 1 to 200 characters.
     :param idempotency_ttl_ms: how long the key lives (24 h).
     :param dedup: ``ttl`` (default), ``until_finished``, ``extend``, ``replace`` or ``keep_last``;
@@ -49,36 +57,38 @@ def enqueue(
     :raises UnknownJob: no job of this name is declared in this process.
     :raises InvalidPayload: names each field at fault, or says how much too large the payload is.
     :raises ValueError: for an option out of range, naming it.
+    :raises TypeError: for an option that does not exist; says which is close.
     :raises QueueUnavailable: Redis could not take it; says whether it may have been sent.
     """
-    task = declared_task(name)
-    _check_range("delay_ms", delay_ms, 0, None)
-    _check_range("priority", priority, 0, 9)
     options = {
-        "task_id": job_id, "priority": priority, "attempts": attempts, "backoff": backoff, "timeout_ms": timeout_ms,
-        "correlation_id": correlation_id, "idempotency_key": idempotency_key,
-        "idempotency_ttl_ms": idempotency_ttl_ms, "dedup": dedup,
-        "countdown": None if delay_ms is None else delay_ms / 1000,
+        "delay_ms": delay_ms, "attempts": attempts, "backoff": backoff, "timeout_ms": timeout_ms, "job_id": job_id,
+        "priority": priority, "correlation_id": correlation_id, "idempotency_key": idempotency_key,
+        "idempotency_ttl_ms": idempotency_ttl_ms, "dedup": dedup, **unknown,
     }  # fmt: skip
-    given = {key: value for key, value in options.items() if value is not None}
-    result = task.apply_async(kwargs=task.declared.dump(payload), **given)
-    return _handle(result.id, getattr(result, "added", None))
+    task = declared_task(name)
+    result = _send(task, payload, _as_celery_has_them(options))
+    if getattr(result, "deduplicated", False):
+        return Enqueued(result.id, deduplicated=True, existing_state=result.existing_state)
+    return Enqueued(result.id)
 
 
 def enqueue_many(name: str, payloads: Iterable[Any], **options: Any) -> list[Enqueued]:
-    """Send many jobs of one name in one round trip; a result for each, in order.
+    """Send many jobs of one name, a thousand in each round trip; a result for each, in order.
 
     :param options: those of :func:`enqueue`, for all of them; ``job_id`` excepted.
-    :raises: what :func:`enqueue` raises, before anything is sent; a connection that breaks shows in ``error`` of each.
+    :raises: what :func:`enqueue` raises, before anything is sent. What Redis did not take shows in ``error`` of each.
     """
-    sender = declared_task(name).app.queue_kit.sender
-    with sender.collecting() as postings:
-        for payload in payloads:
-            enqueue(name, payload, **options)
-    return [
-        Enqueued(posting.id, error=answer) if isinstance(answer, QueueUnavailable) else _handle(posting.id, answer)
-        for posting, answer in zip(postings, sender.send_all(postings), strict=True)
-    ]
+    task = declared_task(name)
+    if "job_id" in options:
+        raise ValueError("job_id: each job needs an id of its own: leave it out, or use enqueue for each")
+    given = _as_celery_has_them(options)
+    collector = Collector(task.app)
+    with collector:
+        sent = [_send(task, payload, {**given, "producer": collector}) for payload in payloads]
+        if task.app.conf.task_always_eager:
+            return [Enqueued(result.id) for result in sent]
+        answers = collector.send()
+    return [_handle(posting.id, answer) for posting, answer in zip(collector.postings, answers, strict=True)]
 
 
 def declared_task(name: str) -> Any:
@@ -92,22 +102,52 @@ def declared_task(name: str) -> Any:
     if task is None:
         app.loader.import_default_modules()  # a web process may not have imported its task modules yet
         task = app.tasks.get(name)
-    if task is None or getattr(task, "declared", None) is None:
+    if task is None:
         known = [known for known, task in app.tasks.items() if getattr(task, "declared", None)]
         close = difflib.get_close_matches(name, known, n=1)
         raise UnknownJob(f"{name}: no such job is declared" + (f"; did you mean {close[0]}?" if close else ""))
+    if getattr(task, "declared", None) is None:
+        raise UnknownJob(f"{name}: it is a plain Celery task, not declared with @job; send it with apply_async")
     return task
 
 
-def _handle(job_id: str, added: Added | None) -> Enqueued:
-    if added is None or added.outcome not in ("duplicated", "deduplicated"):
-        return Enqueued(job_id)
-    return Enqueued(job_id, deduplicated=True, existing_state=added.state)
+def _send(task: Any, payload: Any, options: dict[str, Any]) -> Any:
+    fields = task.declared.fields(payload)
+    if task.typing:
+        try:
+            task.__header__(**fields)
+        except TypeError as error:
+            raise InvalidPayload(f"{task.name}: {error}") from None
+    return task.apply_async(kwargs=fields, **options)
 
 
-def _check_range(name: str, value: int | None, least: int, most: int | None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise ValueError(f"{name}: a whole number {bounds} is needed")
+def _handle(job_id: str, answer: Added | QueueUnavailable) -> Enqueued:
+    if isinstance(answer, QueueUnavailable):
+        return Enqueued(job_id, error=answer)
+    if answer.outcome in ("duplicated", "deduplicated"):
+        return Enqueued(answer.id, deduplicated=True, existing_state=answer.state)
+    return Enqueued(job_id)
+
+
+def _as_celery_has_them(options: dict[str, Any]) -> dict[str, Any]:
+    """Check options, and give them the names that ``apply_async`` knows.
+
+    :raises ValueError, TypeError: as :func:`enqueue`.
+    """
+    for option in options:
+        if option not in _OPTIONS:
+            close = difflib.get_close_matches(option, _OPTIONS, n=1)
+            raise TypeError(f"enqueue: unknown option {option}" + (f"; did you mean {close[0]}?" if close else ""))
+    given = {option: value for option, value in options.items() if value is not None}
+    _check_range("delay_ms", given.get("delay_ms"), LONGEST_MS)
+    _check_range("priority", given.get("priority"), 9)
+    if "job_id" in given:
+        given["task_id"] = given.pop("job_id")
+    if "delay_ms" in given:
+        given["countdown"] = given.pop("delay_ms") / 1000
+    return given
+
+
+def _check_range(name: str, value: Any, most: int) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most):
+        raise ValueError(f"{name}: a whole number from 0 to {most} is needed")

@@ -14,7 +14,8 @@ from queue_kit.errors import ConfigurationError
 from queue_kit.settings import load
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.sender import Sender
-from queue_kit.worker.publish import amqp_class, direct_send_task
+from queue_kit.worker.producer import producers_of
+from queue_kit.worker.publish import amqp_class, send_task_of
 from queue_kit.worker.refusals import CONSUMER, check_worker
 from queue_kit.worker.steps import Roles
 from queue_kit.worker.task import JobTask, adopt
@@ -27,6 +28,7 @@ _PREFERRED: Final = {
     "worker_enable_prefetch_count_reduction": False,
     "broker_connection_retry_on_startup": True,
     "broker_connection_max_retries": None,
+    "broker_channel_error_retry": True,  # what Redis refuses in passing (a full server, a replica) must not end a worker
     "worker_consumer": CONSUMER,
 }
 
@@ -48,7 +50,8 @@ def install(app: Celery, options: Mapping[str, Any] | None = None) -> None:
     app.queue_kit = kit
     _replace_amqp(app, kit)
     kit.sender = Sender(kit, app.connection_for_write)
-    app.send_task = direct_send_task(app, kit)
+    app.send_task = send_task_of(app)
+    app.producer_or_acquire = producers_of(app)
     _replace_task_class(app)
     app.steps["worker"].add(Roles)
     if app.configured:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from itertools import product
+from typing import Final
 
 from redis import Redis
 
 from queue_kit.states import State
-from queue_kit.store import Keys
+from queue_kit.store import Call, Keys
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.role import Role
+
+_BATCH: Final = 1000  # records that one script trims, so that none runs for long
 
 
 class Janitor(Role):
@@ -24,16 +27,14 @@ class Janitor(Role):
         self._keys = Keys(kit.settings.queue_prefix)
 
     def tick(self) -> None:
-        """Trim every queue, a batch at a time."""
-        keep = {
-            State.COMPLETED: self._settings.job_remove_on_complete_count,
-            State.FAILED: self._settings.job_remove_on_fail_count,
-            State.CANCELLED: self._settings.job_remove_on_fail_count,
-        }
-        oldest_at_ms = int((time.time() - self._settings.job_remove_after_s) * 1000)
-        for queue in self.ledger.queues(self._keys):
-            for state, count in keep.items():
-                while self.ledger.run(
-                    self._moves.trim(queue, state, count, oldest_at_ms, self._settings.job_known_after_removal_ms)
-                ):
-                    pass
+        """Trim every queue: all of them in one trip, then those again that had more than a batch."""
+        due = list(product(self.ledger.queues(self._keys), (State.COMPLETED, State.FAILED, State.CANCELLED)))
+        while due:
+            gone = self.ledger.run_all([self._trim(queue, state) for queue, state in due])
+            due = [place for place, count in zip(due, gone, strict=True) if count == _BATCH]
+
+    def _trim(self, queue: str, state: State) -> Call[int]:
+        settings = self._settings
+        keep = settings.job_remove_on_complete_count if state is State.COMPLETED else settings.job_remove_on_fail_count
+        age_ms, known_ms = settings.job_remove_after_s * 1000, settings.job_known_after_removal_ms
+        return self._moves.trim(queue, state, keep, age_ms, known_ms, _BATCH)

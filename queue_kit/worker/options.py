@@ -5,15 +5,23 @@ a property that nobody reads.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from celery import current_task
+from kombu.compression import compress
+from kombu.exceptions import EncodeError
+from kombu.serialization import dumps
+from kombu.utils.uuid import uuid
+
 from queue_kit.errors import InvalidPayload, UnsupportedOperation
-from queue_kit.policy import Backoff, DedupPolicy, RetryPolicy, check_timeout
+from queue_kit.policy import Backoff, DedupPolicy, RetryPolicy, check_timeout, is_text
 from queue_kit.store.moves import Unique
 from queue_kit.transport.envelope import PROPERTY
 
 _OURS: Final = ("attempts", "backoff", "correlation_id", "dedup", "idempotency_key", "idempotency_ttl_ms", "timeout_ms")
+_FOR_DECLARED: Final = ("attempts", "backoff", "timeout_ms")
 #: What Celery and kombu take, by their documentation of ``apply_async`` and ``Producer.publish``.
 _CELERYS: Final = frozenset({
     "app_id", "compression", "confirm_timeout", "content_encoding", "content_type", "correlation_id", "declare",
@@ -21,36 +29,65 @@ _CELERYS: Final = frozenset({
     "message_id", "origin", "priority", "queue", "reply_to", "retry", "retry_policy", "routing_key", "serializer", "timeout",
     "timestamp", "type", "user_id", "periodic_task_name", "time_limit", "soft_time_limit", "ignore_result",
 })  # fmt: skip
+_CORRELATION: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
-def take(options: dict[str, Any], headers: dict[str, Any], declared: bool, name: str) -> Unique | None:
+def take(options: dict[str, Any], headers: dict[str, Any], task: Any, name: str, embed: Mapping[str, Any]) -> Unique | None:
     """Take our options out of ``options``; what travels with the job goes into ``headers``. Return its deduplication key.
 
+    :param task: the task of this name, if it is known here. What a job means that is not is left to its worker.
     :raises ValueError: for a value out of range, naming the option.
     :raises UnsupportedOperation: a member of a group or chord with a key: the chord would wait for it for ever.
-    :raises TypeError: an option that a declared job does not know; says which is close.
+    :raises TypeError: an option that the job does not know; says which is close.
     """
     ours = {option: options.pop(option) for option in _OURS if options.get(option) is not None}
-    if declared:
-        _refuse_unknown(options, name)
-    elif "correlation_id" in ours:
-        options["correlation_id"] = ours.pop("correlation_id")
-    if not ours:
-        return None
+    if task is not None:
+        declared = getattr(task, "declared", None) is not None
+        _refuse(options if declared else {}, {} if declared else ours, name)
     unique = _unique(ours)
-    if unique is not None and headers.get("group"):
-        raise UnsupportedOperation(f"{name}: idempotency_key: a member of a group or chord cannot be deduplicated")
-    carried = _carried(ours)
+    if unique is not None:
+        _refuse_in_canvas(name, headers, embed)
+    carried = {**_carried(ours), **_correlation(ours, headers)}
     if carried:
         headers[PROPERTY] = {**(headers.get(PROPERTY) or {}), **carried}
     return unique
 
 
-def check_size(name: str, body: str | bytes, most: int) -> None:
-    """Refuse a payload that is too large for a record.
+def check_job_id(job_id: Any) -> None:
+    """Refuse an id that no record could have.
 
-    :raises InvalidPayload: says how many bytes it has and how many there may be.
+    :raises ValueError: says what an id may be.
     """
+    if not isinstance(job_id, str) or not 1 <= len(job_id) <= 500 or not is_text(job_id):
+        raise ValueError("job_id: a text of 1 to 500 characters is needed")
+    if job_id.rpartition(":")[2] in ("runs", "log"):
+        raise ValueError("job_id: it may not end in :runs or :log, which are names of parts of a job")
+
+
+def pack(
+    name: str, body: Any, headers: dict[str, Any], how: tuple[str, str | None], most: int | None
+) -> tuple[str | bytes, str, str]:
+    """Serialize a message's body; answer its data, content type and encoding.
+
+    :param how: serializer and compression.
+    :param most: bytes that the payload of a declared job may have; ``None`` for a plain task.
+    :raises InvalidPayload: it has more, or cannot be serialized; says why.
+    """
+    serializer, compression = how
+    try:
+        content_type, encoding, data = dumps(body, serializer=serializer)
+    except EncodeError as error:
+        if most is None:
+            raise
+        raise InvalidPayload(f"{name}: the payload cannot be sent as {serializer}: {error}") from error
+    if most is not None:
+        _check_size(name, data, most)
+    if compression:
+        data, headers["compression"] = compress(data, compression)
+    return data, content_type, encoding
+
+
+def _check_size(name: str, body: str | bytes, most: int) -> None:
     size = len(body.encode()) if isinstance(body, str) else len(body)
     if size > most:
         raise InvalidPayload(
@@ -59,11 +96,21 @@ def check_size(name: str, body: str | bytes, most: int) -> None:
         )
 
 
-def _refuse_unknown(options: Mapping[str, Any], name: str) -> None:
+def _refuse(options: Mapping[str, Any], ours: Mapping[str, Any], name: str) -> None:
     for option in options:
         if option not in _CELERYS:
             close = difflib.get_close_matches(option, [*_OURS, *_CELERYS, "countdown", "eta", "expires"], n=1)
             raise TypeError(f"{name}: unknown option {option}" + (f"; did you mean {close[0]}?" if close else ""))
+    for option in _FOR_DECLARED:
+        if option in ours:
+            raise TypeError(f"{name}: {option}: only a job that is declared with @job has it; this is a plain Celery task")
+
+
+def _refuse_in_canvas(name: str, headers: Mapping[str, Any], embed: Mapping[str, Any]) -> None:
+    if headers.get("group"):
+        raise UnsupportedOperation(f"{name}: idempotency_key: a member of a group or chord cannot be deduplicated")
+    if embed.get("chord"):
+        raise UnsupportedOperation(f"{name}: idempotency_key: a chord that waits for this job would wait for ever")
 
 
 def _unique(ours: Mapping[str, Any]) -> Unique | None:
@@ -82,13 +129,32 @@ def _carried(ours: Mapping[str, Any]) -> dict[str, Any]:
     if "attempts" in ours:
         carried["attempts"] = RetryPolicy(ours["attempts"], Backoff("fixed", 0)).attempts
     if "backoff" in ours:
-        if not isinstance(ours["backoff"], Backoff):
-            raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms); a function can only be declared, with @job")
-        carried["backoff"] = ours["backoff"].as_dict()
+        carried["backoff"] = _backoff(ours["backoff"]).as_dict()
     if "timeout_ms" in ours:
         carried["timeout_ms"] = check_timeout(ours["timeout_ms"])
-    if "correlation_id" in ours:
-        carried["correlation_id"] = str(ours["correlation_id"])
     if "idempotency_key" in ours:
         carried["idempotency_key"] = ours["idempotency_key"]
     return carried
+
+
+def _backoff(given: Any) -> Backoff:
+    """A backoff, also of a chain's later step, which has travelled as plain data."""
+    if isinstance(given, Mapping) and given.keys() == Backoff("fixed", 0).as_dict().keys():
+        return Backoff(**given)
+    if not isinstance(given, Backoff):
+        raise ValueError("backoff: use fixed(delay_ms) or exponential(delay_ms); a function can only be declared, with @job")
+    return given
+
+
+def _correlation(ours: Mapping[str, Any], headers: Mapping[str, Any]) -> dict[str, str]:
+    """The id that a caller gives, if it is one; else that of the job that this is sent from. A bad one is replaced: it came
+    from outside, and is no reason to refuse a job.
+    """
+    if "correlation_id" in ours:
+        given = str(ours["correlation_id"])
+        return {"correlation_id": given if _CORRELATION.fullmatch(given) else uuid()}
+    if "correlation_id" in (headers.get(PROPERTY) or {}):
+        return {}
+    sender: Any = current_task
+    inherited = (sender.request.headers or {}).get(PROPERTY, {}).get("correlation_id") if sender else None
+    return {"correlation_id": inherited} if inherited else {}

@@ -4,8 +4,8 @@ in every run, and can wait for ever for a frozen server.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from time import monotonic, sleep
@@ -13,24 +13,29 @@ from typing import Any, Final
 
 from celery import signals
 from celery.app.amqp import AMQP, _callback_publish_retry
-from celery.backends.base import Backend
 from celery.utils.time import maybe_make_aware
-from kombu.compression import compress
-from kombu.serialization import dumps
+from kombu.exceptions import OperationalError
 
-from queue_kit.errors import QueueUnavailable
+from queue_kit.errors import QueueUnavailable, UnsupportedOperation
 from queue_kit.transport import envelope
 from queue_kit.transport.connection import connection_class
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
 from queue_kit.worker import options as job_options
 from queue_kit.worker.lineage import name_callbacks
+from queue_kit.worker.producer import JobProducer
 from queue_kit.worker.refusals import check_sender
+
+logger = logging.getLogger(__name__)
 
 _EMBED: Final = 2  # where a task body keeps callbacks, chain and chord
 #: Options of a send that only a broker other than ours needs; a message with one of the others goes kombu's way.
 _NEEDS_KOMBU: Final = frozenset({"exchange", "routing_key", "declare", "event_dispatcher", "exchange_type"})
-_MEANS_NOTHING_HERE: Final = ("retry", "retry_policy", "delivery_mode", "timeout", "confirm_timeout", "mandatory", "immediate")
+_MEANS_NOTHING_HERE: Final = (
+    "retry", "retry_policy", "delivery_mode", "timeout", "confirm_timeout", "mandatory", "immediate", "expiration",
+)  # fmt: skip
+#: What Celery's ``send_task`` takes by position after name, args and kwargs.
+_POSITIONS: Final = ("countdown", "eta", "task_id", "producer", "connection", "router", "result_cls", "expires", "publisher")
 
 
 def amqp_class(base: type[AMQP], kit: Kit) -> type[AMQP]:
@@ -46,9 +51,10 @@ class _JobAMQP(_Host):
     kit: Kit
     _rtable: list[Any]
 
-    def as_task_v2(self, task_id: str, name: str, *args: Any, **options: Any) -> Any:
-        countdown = args[2] if len(args) > 2 else options.get("countdown")
-        message = super().as_task_v2(task_id, name, *args, **options)
+    def as_task_v2(self, task_id: str, name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
+        countdown = more[0] if more else options.get("countdown")
+        kwargs = self._checked(task_id, name, args, kwargs)
+        message = super().as_task_v2(task_id, name, args, kwargs, *more, **options)
         if countdown is not None:
             message.properties[PROPERTY] = {"delay_ms": max(0, round(float(countdown) * 1000))}
         for instant in ("eta", "expires"):
@@ -57,6 +63,13 @@ class _JobAMQP(_Host):
         if embed["callbacks"]:
             embed["callbacks"] = name_callbacks(task_id, embed["callbacks"])
         return message
+
+    def _checked(self, task_id: str, name: str, args: Any, kwargs: Any) -> Any:
+        """The payload as its model has it. What a finished run sends on is checked where it runs: here nobody would hear."""
+        declared = getattr(self.app._tasks.get(name), "declared", None)
+        if declared is None or task_id in self.kit.running or _callback_publish_retry.get():
+            return kwargs
+        return declared.check(args, kwargs)
 
     def flush_routes(self) -> None:
         super().flush_routes()
@@ -69,12 +82,13 @@ class _JobAMQP(_Host):
 
         def send_task_message(producer: Any, name: str, message: Any, queue: Any = None, **options: Any) -> Any:
             target = None if _NEEDS_KOMBU.intersection(options) else self._direct_queue(queue)
-            if target is not None:
-                return self._send_job(name, message, target, options)
-            if not isinstance(producer, NoProducer):
-                return stock(producer, name, message, queue=queue, **options)
-            with self.app.producer_or_acquire() as real:
-                return stock(real, name, message, queue=queue, **options)
+            ours = producer if isinstance(producer, JobProducer) else self._of_app(producer)
+            if target is not None and ours is not None:
+                return self._send_job(ours, name, message, target, options)
+            if options.get("idempotency_key"):
+                raise UnsupportedOperation(f"{name}: idempotency_key: only for a job that goes straight into a queue of this app")
+            job_options.take(options, message[0], self.app._tasks.get(name), name, message[2][_EMBED])
+            return stock(getattr(producer, "real", producer), name, message, queue=queue, **options)
 
         return send_task_message
 
@@ -84,28 +98,46 @@ class _JobAMQP(_Host):
         kind = declared.exchange.type if declared.exchange else "direct"
         return str(declared.name) if kind == "direct" else None
 
-    def _send_job(self, name: str, message: Any, queue: str, options: dict[str, Any]) -> None:
-        headers, properties, body, _ = message
+    def _of_app(self, producer: Any) -> JobProducer | None:
+        """A producer of ours in the place of one of kombu's, if that leads to the app's own broker."""
+        connection: Any = getattr(producer, "connection", None)
+        if getattr(connection, "kit", None) is not self.kit:
+            return None
+        own = self.app.connection_for_write()
+        same = connection.as_uri(include_password=True) == own.as_uri(include_password=True)
+        return JobProducer(self.app) if same else None
+
+    def _send_job(self, producer: JobProducer, name: str, message: Any, queue: str, options: dict[str, Any]) -> None:
+        headers, properties, body, sent_event = message
         headers.update(options.pop("headers", None) or {})
-        conf, declared = self.app.conf, getattr(self.app._tasks.get(name), "declared", None) is not None
-        unique = job_options.take(options, headers, declared, name)
-        serializer = options.pop("serializer", None) or conf.task_serializer
-        compression = options.pop("compression", None) or conf.task_compression
+        job_options.check_job_id(headers["id"])
+        task = self.app._tasks.get(name)
+        unique = job_options.take(options, headers, task, name, body[_EMBED])
+        told = {"sender": name, "body": body, "headers": headers, "exchange": "", "routing_key": queue}
+        how = options.pop("serializer", None) or self.app.conf.task_serializer, (
+            options.pop("compression", None) or self.app.conf.task_compression
+        )
         for option in _MEANS_NOTHING_HERE:
             options.pop(option, None)
         properties.update((key, value) for key, value in options.items() if value is not None)
-        signals.before_task_publish.send(
-            sender=name, body=body, exchange="", routing_key=queue, declare=[], headers=headers, properties=properties,
-            retry_policy={},
-        )  # fmt: skip
-        content_type, encoding, data = dumps(body, serializer=serializer)
-        if declared:
-            job_options.check_size(name, data, self.kit.settings.job_payload_size_limit_bytes)
-        if compression:
-            data, headers["compression"] = compress(data, compression)
+        signals.before_task_publish.send(**told, declare=[], properties=properties, retry_policy={})
+        most = self.kit.settings.job_payload_size_limit_bytes if getattr(task, "declared", None) is not None else None
+        data, content_type, encoding = job_options.pack(name, body, headers, how, most)
         posting = envelope.post_task(data, content_type, encoding, headers, properties, queue, unique)
-        _patiently(partial(self.kit.sender.send, posting), self.kit)
-        signals.after_task_publish.send(sender=name, body=body, headers=headers, exchange="", routing_key=queue)
+
+        def announce() -> None:
+            signals.after_task_publish.send(**told)
+            if sent_event:
+                self._tell_monitors(producer, {**sent_event, "queue": queue, "exchange": "", "routing_key": queue})
+
+        _patiently(partial(producer.take, posting, announce), self.kit)
+
+    def _tell_monitors(self, producer: JobProducer, event: dict[str, Any]) -> None:
+        """Celery's event that a task was sent. The job is in Redis: an event that fails is no reason to say otherwise."""
+        try:
+            self._event_dispatcher.publish("task-sent", event, producer.real, retry=False)
+        except OperationalError as error:
+            logger.warning("the task-sent event of %s could not be sent: %s", event["uuid"], error)
 
 
 def _patiently(send: Callable[[], None], kit: Kit) -> None:
@@ -139,45 +171,31 @@ def _route_declared(name: str, args: Any, kwargs: Any, options: Any, task: Any =
     return {"queue": declared.queue} if declared is not None and declared.queue else None
 
 
-class NoProducer:
-    """Stands where Celery expects a kombu producer, which a send of ours does not need."""
-
-    @property
-    def connection(self) -> NoProducer:
-        return self
-
-    @contextmanager
-    def _reraise_as_library_errors(self) -> Any:
-        yield
-
-
-def direct_send_task(app: Any, kit: Kit) -> Callable[..., Any]:
-    """The app's ``send_task``, without a producer where none is needed, and with the id that the job really has."""
+def send_task_of(app: Any) -> Callable[..., Any]:
+    """The app's ``send_task``, whose result has the id that the job really has, and says whether it was there already."""
     stock = app.send_task
-    no_producer = NoProducer()
 
     def send_task(name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
-        chosen = more or any(options.get(key) for key in ("producer", "connection", "publisher"))
-        if not chosen and _may_send_alone(app):
-            options["producer"] = no_producer
-        result = stock(name, args, kwargs, *more, **options)
-        answer = kit.sender.last_answer()
-        if answer is not None:
-            result.added = answer[1]
-            result.id = answer[1].id or result.id
+        options.update(zip(_POSITIONS, more, strict=False))
+        given = any(options.get(key) for key in ("producer", "connection", "publisher"))
+        producer = JobProducer(app)
+        if not given:
+            options["producer"] = producer
+        _leave_results_alone(app.backend)
+        with producer:
+            result = stock(name, args, kwargs, **options)
+        given_by_us = options.get("producer")
+        added = given_by_us.added if isinstance(given_by_us, JobProducer) else None
+        result.deduplicated = added is not None and added.outcome in ("duplicated", "deduplicated")
+        result.existing_state = added.state if added is not None and result.deduplicated else None
+        if added is not None and added.id:
+            result.id = added.id
         return result
 
     return send_task
 
 
-def _may_send_alone(app: Any) -> bool:
-    """Whether nothing but the job itself has to be sent: no event, no reply queue to be declared."""
-    if app.conf.task_send_sent_event:
-        return False
-    backend = app.backend
-    if "on_task_call" not in vars(backend):
-        if type(backend).__module__ != "celery.backends.redis":
-            return bool(type(backend).on_task_call is Backend.on_task_call)
-        # It would subscribe to the result now, on a connection without a time bound; `get` subscribes anyway.
+def _leave_results_alone(backend: Any) -> None:
+    """Celery's Redis backend would subscribe to a result now, on a connection without a time bound; ``get`` subscribes anyway."""
+    if "on_task_call" not in vars(backend) and type(backend).__module__ == "celery.backends.redis":
         backend.on_task_call = lambda producer, task_id: {}
-    return True

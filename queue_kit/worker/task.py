@@ -33,17 +33,36 @@ class Declared:
     payload: type[BaseModel] | None
     timeout_ms: int | None = None
 
+    def fields(self, payload: Any) -> dict[str, Any]:
+        """A payload as keyword arguments of the task, not checked yet.
+
+        :raises InvalidPayload: it is neither a mapping with names as keys nor an instance of a model.
+        """
+        if isinstance(payload, BaseModel):
+            payload = payload.model_dump(mode="json", by_alias=True)
+        if payload is None:
+            return {}
+        if not isinstance(payload, Mapping) or not all(isinstance(field, str) for field in payload):
+            raise InvalidPayload(f"{self.name}: the payload must be a mapping of field names or a {_model_name(self.payload)}")
+        return dict(payload)
+
     def dump(self, payload: Any) -> dict[str, Any]:
-        """The payload as keyword arguments of the task.
+        """A payload as the task will get it: complete, checked and plain.
 
         :raises InvalidPayload: names each field at fault; values are not echoed.
         """
-        if isinstance(payload, BaseModel):
-            payload = payload.model_dump(mode="json")
-        if payload is not None and not isinstance(payload, Mapping):
-            raise InvalidPayload(f"{self.name}: the payload must be a mapping or a {_model_name(self.payload)}")
-        fields = dict(payload or {})
-        return self.read(fields).model_dump(mode="json") if self.payload else fields
+        return self.check((), self.fields(payload))
+
+    def check(self, args: Any, kwargs: Any) -> dict[str, Any]:
+        """Arguments of the task as its payload model has them, complete and plain; untouched without a model.
+
+        :raises InvalidPayload: names each field at fault; values are not echoed.
+        """
+        if self.payload is None:
+            return kwargs
+        if args:
+            raise InvalidPayload(f"{self.name}: its payload is given as keyword arguments, the fields of {self.payload.__name__}")
+        return self.read(kwargs or {}).model_dump(mode="json", by_alias=True)
 
     def read(self, fields: Mapping[str, Any]) -> BaseModel:
         """The payload model of these fields.

@@ -184,22 +184,22 @@ def ended(desk: Desk, *job_ids: str) -> None:
 
 def test_trim_keeps_the_newest(desk: Desk) -> None:
     ended(desk, "a", "b", "c", "d")
-    assert desk.run(desk.moves.trim(desk.queue, "completed", 2, 0, 60_000)) == 2
+    assert desk.run(desk.moves.trim(desk.queue, "completed", 2, HOUR_MS, 60_000)) == 2
     assert desk.listed("completed") == ["c", "d"]
-    assert desk.run(desk.moves.trim(desk.queue, "completed", 2, 0, 60_000)) == 0
+    assert desk.run(desk.moves.trim(desk.queue, "completed", 2, HOUR_MS, 60_000)) == 0
 
 
 def test_trim_by_age_goes_below_the_number_to_keep(desk: Desk) -> None:
     ended(desk, "old", "new")
     desk.client.zadd(desk.key("completed"), {"old": 5})
-    assert desk.run(desk.moves.trim(desk.queue, "completed", 10, 1_000, 60_000)) == 1
+    assert desk.run(desk.moves.trim(desk.queue, "completed", 10, HOUR_MS, 60_000)) == 1
     assert desk.listed("completed") == ["new"]
 
 
 def test_trim_takes_the_history_and_works_in_batches(desk: Desk) -> None:
     for number in range(5):
         desk.run(desk.moves.fail(f"j{number}", desk.running(f"j{number}"), "exhausted", "no"))
-    assert [desk.run(desk.moves.trim(desk.queue, "failed", 0, 0, 60_000, batch=2)) for _ in range(4)] == [2, 2, 1, 0]
+    assert [desk.run(desk.moves.trim(desk.queue, "failed", 0, HOUR_MS, 60_000, batch=2)) for _ in range(4)] == [2, 2, 1, 0]
     assert desk.client.keys("*:runs") == []
 
 
@@ -220,7 +220,7 @@ def test_a_record_whose_callers_have_not_been_told_stays(desk: Desk) -> None:
     """K15: trimmed first, the message that names them would be gone, and they would wait for ever."""
     desk.run(desk.moves.fail("told", desk.running("told"), "exhausted", "no"))
     desk.run(desk.moves.fail("untold", desk.running("untold"), "exhausted", "no", tell=True))
-    assert desk.run(desk.moves.trim(desk.queue, "failed", 0, 0, 60_000)) == 1
+    assert desk.run(desk.moves.trim(desk.queue, "failed", 0, HOUR_MS, 60_000)) == 1
     assert desk.listed("failed") == ["untold"]
     desk.client.zrem(desk.keys.notes, "untold")
-    assert desk.run(desk.moves.trim(desk.queue, "failed", 0, 0, 60_000)) == 1
+    assert desk.run(desk.moves.trim(desk.queue, "failed", 0, HOUR_MS, 60_000)) == 1

@@ -190,13 +190,13 @@ local function release_key(job, now)
   local key = job.dedup
   if key == nil then key = redis.call('HGET', job_key(job.id), 'dedup') end
   if not key then return end
-  local owner = redis.call('HMGET', key, 'id', 'mode', 'next_id', 'next_message', 'next_priority')
+  local owner = redis.call('HMGET', key, 'id', 'mode', 'next_id', 'next_queue', 'next_priority', 'next_due', 'next_fields')
   if owner[1] ~= job.id or owner[2] == 'ttl' or owner[2] == 'extend' or owner[2] == 'replace' then return end
   redis.call('DEL', key)
-  if not owner[3] then return end
+  if not owner[3] or record(owner[3], 'state').state then return end
   redis.call('HSET', key, 'id', owner[3], 'mode', owner[2])
-  new_job({ id = owner[3], queue = job.queue, name = job.name, priority = owner[5] }, now, 0,
-    { 'message', owner[4], 'nesting', 0, 'dedup', key })
+  local following = { id = owner[3], queue = owner[4], name = job.name, priority = owner[5] }
+  new_job(following, now, tonumber(owner[6]), cjson.decode(owner[7]))
 end
 
 local function finish(job, state, now, ...)

@@ -1,0 +1,79 @@
+"""Moves that are sent together, and what is known of each; without it a connection that breaks midway would leave a caller
+guessing which of its jobs Redis has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from queue_kit.errors import QueueUnavailable
+from queue_kit.store import Call
+from queue_kit.transport.lines import Line
+
+_UNKNOWN: Final = object()
+
+
+class Trip:
+    """Moves on their way. ``call(index, again)`` describes one; ``again``: it may have been made already, its answer lost."""
+
+    def __init__(self, ids: Sequence[str], call: Callable[[int, bool], Call[Any]]) -> None:
+        self._ids, self._call = ids, call
+        self._answers: list[Any] = [_UNKNOWN] * len(ids)
+        self._sent = False
+        self.trouble: Exception | None = None
+        self.unconfirmed = ""
+
+    def make(self, line: Line, until: float) -> None:
+        """Make the moves whose answers are not known."""
+        due = [index for index, answer in enumerate(self._answers) if answer is _UNKNOWN or _is_of_no_primary(answer)]
+        answers: list[Any] = []
+        calls = [self._call(index, self._sent) for index in due]
+        self._sent = True
+        try:
+            line.make(calls, until, answers)
+        finally:
+            for index, answer in zip(due, answers, strict=False):
+                self._answers[index] = answer
+
+    @property
+    def met_no_primary(self) -> bool:
+        """Whether the server has refused to write, as a replica does: after a failover another one is asked."""
+        return any(map(_is_of_no_primary, self._answers))
+
+    @property
+    def has_written(self) -> bool:
+        """Whether Redis has accepted at least one move."""
+        return not all(isinstance(answer, Exception) for answer in self._answers)
+
+    def forget(self) -> None:
+        """Nothing is known any more: what has been answered was not confirmed."""
+        self._answers = [_UNKNOWN] * len(self._ids)
+
+    def result(self, index: int) -> Any:
+        """What a move has answered; or, not raised, why it may not have been made."""
+        answer, job_id = self._answers[index], self._ids[index]
+        if answer is _UNKNOWN:
+            return unavailable(job_id, "unknown" if self._sent else "no", self.trouble)
+        if isinstance(answer, Exception):
+            return unavailable(job_id, "no", answer)
+        if self.unconfirmed:
+            return unavailable(job_id, "unknown", self.unconfirmed)
+        return self._call(index, False).read(answer)
+
+    def results(self) -> list[Any]:
+        """The same of each move, in order."""
+        return [self.result(index) for index in range(len(self._ids))]
+
+
+def _is_of_no_primary(answer: Any) -> bool:
+    # Redis 6.2 hides it in the text of an error of the script.
+    return isinstance(answer, Exception) and ("READONLY" in str(answer) or "read only replica" in str(answer))
+
+
+def unavailable(job_id: str, sent: str, reason: Exception | str | None) -> QueueUnavailable:
+    """What a caller is told."""
+    which = f"job {job_id} sent: {sent} " if job_id else ""
+    error = QueueUnavailable(f"the queue is not available, {which}({reason or 'no time was left'})", job_id, sent)
+    error.__cause__ = reason if isinstance(reason, Exception) else None
+    return error
