@@ -5,7 +5,6 @@ Times are those of Redis; nothing here is needed to run a job.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -130,8 +129,7 @@ class DeadLetters:
 
     def export(self, wanted: LetterFilter = ALL) -> Iterator[str]:
         """Give all that a filter means as lines of JSON, newest first, redacted."""
-        for letter in self.each(wanted):
-            yield json.dumps(letter.as_dict(), ensure_ascii=False)
+        return (letter.as_line() for letter in self.each(wanted))
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
@@ -189,12 +187,16 @@ class DeadLetters:
         if done.error is not None:
             raise done.error
 
-    def discard_each(self, letter_ids: Sequence[str]) -> Iterator[Done]:
-        """Delete dead letters and say of each what became of it, as it is done."""
+    def discard_each(self, letter_ids: Sequence[str], *, dry_run: bool = False) -> Iterator[Done]:
+        """Delete dead letters and say of each what became of it, as it is done; or, with ``dry_run``, what would."""
         for batch in _batches(dict.fromkeys(letter_ids), _DONE_AT_ONCE):
-            answers = self._ledger.run(moves.discard(self._prefix, batch))
-            for letter_id, gone in zip(batch, answers, strict=True):
-                yield Done(letter_id, None if gone else DeadLetterNotFound(f"there is no dead letter {letter_id}"))
+            if dry_run:
+                there = [values[0] is not None for _, values in self._fields(batch, ("version",), len(batch))]
+            else:
+                answers = self._ledger.run(moves.discard(self._prefix, batch))
+                there = [gone == 1 for gone in answers]
+            for letter_id, found in zip(batch, there, strict=True):
+                yield Done(letter_id, None if found else DeadLetterNotFound(f"there is no dead letter {letter_id}"))
 
     # -- how ----------------------------------------------------------------------------------------------------------
 

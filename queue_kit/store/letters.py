@@ -6,6 +6,7 @@ Without it each page and command would decode and redact in its own way, and one
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
@@ -57,6 +58,10 @@ class DeadLetter:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
+
+    def as_line(self) -> str:
+        """All of it as one line of JSON."""
+        return json.dumps(self.as_dict(), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
