@@ -35,6 +35,7 @@ class Job:
     due: int = NEVER
     expired: bool = False
     canvas_failed: int = 0
+    replays: int = 0
     trimmed: bool = False
 
     @property
@@ -325,6 +326,13 @@ class Model:
         self.line_up(job, "tail")
         return "ok"
 
+    def postpone(self, job_id: str) -> str:
+        job = self.jobs.get(job_id)
+        if job is None or job.state != "delayed":
+            return job.state if job else "gone"
+        job.due = NEVER
+        return "ok"
+
     def expire(self, job_id: str) -> str:
         job = self.jobs.get(job_id)
         if job is None or job.state not in ("waiting", "delayed"):
@@ -334,6 +342,18 @@ class Model:
         self.notes.add(job_id)
         self.cancelled(job, "expired")
         return "expired"
+
+    def replay(self, job_id: str, priority: int) -> str:
+        job = self.jobs.get(job_id)
+        if job is None or job.state not in ("failed", "cancelled"):
+            return job.state if job else "gone"
+        if job.trimmed:
+            return "gone"
+        self.notes.discard(job_id)
+        job.cancel, job.canvas_failed, job.expired, job.priority, job.nesting = "", 0, False, priority, 0
+        job.replays += 1
+        self.line_up(job, "tail")
+        return "ok"
 
     def remove(self, job_id: str) -> str:
         job = self.jobs.get(job_id)

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 
 from queue_kit.states import FINAL, MOVES
 from queue_kit.store import AT_ONCE
+from queue_kit.store.dead_letter_moves import Fresh, replay
 from tests.store.desk import HOUR_MS, LATER, LISTS, Desk
 from tests.store.model import NEVER, Job, Model
 from tests.support.events import PREFIX, events
@@ -168,6 +169,15 @@ class Moves(RuleBasedStateMachine):
     @rule(job_id=ids)
     def promote(self, job_id: str) -> None:
         assert self.run(self.moves.promote(job_id)) == self.model.promote(job_id)
+
+    @rule(job_id=ids)
+    def postpone(self, job_id: str) -> None:
+        assert self.run(self.moves.postpone(job_id, HOUR_MS)) == self.model.postpone(job_id)
+
+    @rule(job_id=ids, priority=st.sampled_from([0, 5]))
+    def replay(self, job_id: str, priority: int) -> None:
+        answer = self.run(replay(PREFIX, job_id, Fresh("body", priority, 0), "operator"))
+        assert answer.outcome == self.model.replay(job_id, priority)
 
     @rule(job_id=ids)
     def comes_due(self, job_id: str) -> None:
@@ -327,16 +337,10 @@ class Moves(RuleBasedStateMachine):
 
     @rule(queue=queue_names, paused=rarely, concurrency=st.sampled_from([None, None, 1, 2]))
     def limit(self, queue: str, paused: bool, concurrency: int | None) -> None:
-        """Whoever changes a limit wakes a worker, since more may be allowed now."""
-        limits = {"paused": 1 if paused else None, "concurrency": concurrency}
-        for name, value in limits.items():
-            if value is None:
-                self.client.hdel(self.desk.key("meta", queue), name)
-            else:
-                self.desk.rules(queue, **{name: value})
         rules = self.model.queues[queue]
+        assert self.run(self.moves.pause(queue, paused)) == (rules.paused != paused)
+        self.run(self.moves.limit(queue, concurrency=concurrency))
         rules.paused, rules.concurrency = paused, concurrency
-        self.run(self.moves.nudge(queue))
 
     # -- what always holds --------------------------------------------------------------------------------------------
 
@@ -407,7 +411,7 @@ class Moves(RuleBasedStateMachine):
             if "removed" not in kinds and not job.trimmed:
                 assert (kinds.count("active"), kinds.count("stalled")) == (job.started, job.stalls)
                 assert kinds.count("added") == 1
-                assert sum(kinds.count(state) for state in FINAL) == (job.state in FINAL)
+                assert sum(kinds.count(state) for state in FINAL) == job.replays + (job.state in FINAL)
         letters = set(self.client.keys(f"{PREFIX}:dead:*"))
         assert letters == {f"{PREFIX}:dead:dlq-{letter}" for letter in self.model.letters}
 
