@@ -1,14 +1,20 @@
 """Guarantees for Celery on Redis: leases, stalls, fenced settles and dead letters. This is the front door."""
 
 from queue_kit.errors import (
+    AlreadyReplayed,
     ConfigurationError,
+    DeadLetterError,
+    DeadLetterNotFound,
     GiveBack,
     InvalidPayload,
     JobCancelled,
     JobReleased,
     JobTimeoutError,
+    NewerDeadLetter,
     NoCurrentJob,
+    NoDeadLetterMatches,
     NonRetryableError,
+    NotInTransaction,
     QueueKitError,
     QueueUnavailable,
     RateLimited,
@@ -21,6 +27,7 @@ from queue_kit.errors import (
 from queue_kit.observe.reading import open_census
 from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
 from queue_kit.states import State, StopReason
+from queue_kit.store.letters import DeadLetter, LetterFilter
 from queue_kit.worker.control import cancel
 from queue_kit.worker.current import CurrentJob, current_job
 from queue_kit.worker.enqueue import Enqueued, enqueue, enqueue_many
@@ -30,17 +37,25 @@ from queue_kit.worker.letters import dead_letters
 from queue_kit.worker.task import job
 
 __all__ = [
+    "AlreadyReplayed",
     "Backoff",
     "ConfigurationError",
     "CurrentJob",
+    "DeadLetter",
+    "DeadLetterError",
+    "DeadLetterNotFound",
     "Enqueued",
     "GiveBack",
     "InvalidPayload",
     "JobCancelled",
     "JobReleased",
     "JobTimeoutError",
+    "LetterFilter",
+    "NewerDeadLetter",
     "NoCurrentJob",
+    "NoDeadLetterMatches",
     "NonRetryableError",
+    "NotInTransaction",
     "QueueKitError",
     "QueueUnavailable",
     "RateLimited",
