@@ -39,6 +39,10 @@ class Keys:
         """Hash: who holds a deduplication key. Its scope is the job's name and queue; lengths keep the three apart."""
         return f"{self.prefix}:dedup:{len(queue)}.{len(name)}:{queue}:{name}:{key}"
 
+    def unacked(self, part: str) -> str:
+        """Hash, and sorted set ``_index`` and lock ``_mutex`` beside it: plain messages of kombu that a worker has taken."""
+        return f"{self.prefix}:unacked{part}"
+
     @property
     def queues(self) -> str:
         """Set: every queue that has ever held a job."""

@@ -23,8 +23,8 @@ from queue_kit.errors import UnsupportedOperation
 from queue_kit.store import Call, Claim, Claimed, Ledger
 from queue_kit.transport import envelope, points
 from queue_kit.transport.held import Held, HeldJob, Pending
-from queue_kit.transport.kit import Kit
 from queue_kit.transport.qos import QoS
+from queue_kit.transport.queues import JobQueues
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +34,7 @@ _LONGEST_WAIT_S: Final = 1.0
 _GLANCE_S: Final = 0.01
 
 
-#: What the mixin is mixed into; kombu is untyped.
-_Host: Any = object
-
-
-class JobChannel(_Host):
+class JobChannel(JobQueues):
     """Mixed into kombu's Redis channels: jobs go through scripts, everything else keeps the stock path."""
 
     QoS = QoS
@@ -51,23 +47,44 @@ class JobChannel(_Host):
         self._commander: Any = None
         super().__init__(*args, **kwargs)
 
-    @property
-    def kit(self) -> Kit:
-        kit: Kit = self.connection.client.kit
-        return kit
-
     # -- putting ------------------------------------------------------------------------------------------------------
 
     def _inplace_augment_message(self, message: dict[str, Any], exchange: str, routing_key: str) -> None:
-        plain = isinstance(message["body"], str) and bool(message.get("headers", {}).get("task"))
-        if not plain:
+        if not isinstance(message["body"], str) or not _names_task(message):
             return super()._inplace_augment_message(message, exchange, routing_key)
         body, message["body"] = message["body"], ""
         super()._inplace_augment_message(message, exchange, routing_key)
         message["body"], message["properties"]["body_encoding"] = body, "utf-8"
 
+    def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any) -> None:
+        if exchange and _names_task(message) and self.typeof(exchange).type != "fanout":
+            self._inplace_augment_message(message, exchange, routing_key)
+            for queue, copy in self._copies(message, self._bound(exchange, routing_key)):
+                self._put(queue, copy)
+        else:
+            super().basic_publish(message, exchange, routing_key, **kwargs)
+
+    def _bound(self, exchange: str, routing_key: str) -> list[str]:
+        """The queues that an exchange would put a message into, in an order that is the same for a second send."""
+        queues = sorted(queue for queue in self._lookup(exchange, routing_key) if queue)
+        if not queues:
+            raise UnsupportedOperation(f"exchange {exchange}: no queue is bound by {routing_key!r}, the job would be lost")
+        return queues
+
+    def _copies(self, message: dict[str, Any], queues: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """An id is one job: the first queue's copy has it, the others' have ids that follow from it. A job that runs moves to
+        one queue, its own if that is among them."""
+        job_id = message["headers"]["id"]
+        run = self.kit.running.get(job_id)
+        if run is not None:
+            own = run.facts.get("queue")
+            queues = [own if own in queues else queues[0]]
+        for place, queue in enumerate(queues):
+            headers = {**message["headers"], "id": f"{job_id}@{queue}" if place else job_id}
+            yield queue, {**message, "headers": headers, "properties": dict(message["properties"])}
+
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        if not (message.get("headers") or {}).get("task") and not self.kit.is_task_queue(queue):
+        if not _names_task(message) and not self.kit.is_task_queue(queue):
             return super()._put(queue, message, **kwargs)
         posting = envelope.post(message, queue, self._get_message_priority(message, reverse=False))
         self._put_job(posting)
@@ -88,15 +105,6 @@ class JobChannel(_Host):
         if self._commander is None or self._commander.connection_pool is not self.pool:
             self._commander = self._create_client()
         yield client or self._commander
-
-    def run(self, call: Call[Any]) -> Any:
-        """Make one move on a connection of the channel's pool and return its answer."""
-        with self.conn_or_acquire() as client:
-            try:
-                reply = client.execute_command(*call.command)
-            except NoScriptError:
-                reply = client.execute_command(*call.full_command)
-        return call.read(reply)
 
     # -- settling -----------------------------------------------------------------------------------------------------
 
@@ -124,14 +132,16 @@ class JobChannel(_Host):
         held = self.kit.held
         if held is None or not self._in_poll or self._asked or not held.has_pending:
             return
-        with self.conn_or_acquire() as client:
-            settle_all(held, Ledger(client))
+        settle_all(held, self.ledger)
 
     # -- claiming -----------------------------------------------------------------------------------------------------
 
     def wants_to_send(self) -> bool:
         """Whether the socket should be in use: a wait or a claim if there is room, and settles that are due."""
-        return self.qos.can_consume() or (not self._in_poll and self.kit.held is not None and self.held.has_pending)
+        if self.qos.can_consume():
+            return True
+        held = self.kit.held
+        return held is not None and held.has_pending and not self._in_poll and self.has_job_queues
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         plain, jobs = self._split_queues()
@@ -165,8 +175,7 @@ class JobChannel(_Host):
         self._asked = []
         wait_s = min(self._wait_s or _LONGEST_WAIT_S, longest_s, _LONGEST_WAIT_S)
         marks = [self.kit.keys.queue(queue, "wake") for queue in jobs]
-        lists = [self.global_keyprefix + self._q_for_pri(queue, pri) for pri in self.priority_steps for queue in plain]
-        self._send([("BRPOP", *marks, *lists, max(0.001, wait_s))])
+        self._send([("BRPOP", *marks, *self._lists_of(plain), max(0.001, wait_s))])
         self._wait_s = None
 
     def _send(self, commands: Sequence[tuple[Any, ...]]) -> None:
@@ -227,8 +236,7 @@ class JobChannel(_Host):
 
     def _reply_to_source(self, call: Call[Any]) -> Any:
         try:
-            with self.conn_or_acquire() as client:
-                return client.execute_command(*call.full_command)
+            return self.ledger.client.execute_command(*call.full_command)
         except RedisError as error:
             return error
 
@@ -272,8 +280,8 @@ class JobChannel(_Host):
         return _LONGEST_WAIT_S if claim.wait_ms is None else max(0.001, claim.wait_ms / 1000)
 
     def _read_wait(self, reply: Any) -> bool:
-        if isinstance(reply, Exception):
-            raise reply
+        if isinstance(reply, Exception):  # it has become a replica, or a user has lost a right: connecting again tells
+            raise RedisConnectionError(str(reply)) from reply
         if not reply:
             raise Empty()
         key, item = (bytes_to_str(part) for part in reply)
@@ -318,25 +326,9 @@ class JobChannel(_Host):
                 pass
         super().close()
 
-    def _get(self, queue: str) -> Any:
-        if self.kit.is_task_queue(queue):
-            raise UnsupportedOperation("jobs are consumed by `celery worker`, not fetched one by one")
-        return super()._get(queue)
 
-    def _size(self, queue: str) -> int:
-        if not self.kit.is_task_queue(queue):
-            return int(super()._size(queue))
-        with self.conn_or_acquire() as client:
-            return Ledger(client).length(self.kit.keys, queue)
-
-    def _purge(self, queue: str) -> int:
-        """Remove the waiting jobs of a queue; return how many there were."""
-        if not self.kit.is_task_queue(queue):
-            return int(super()._purge(queue))
-        with self.conn_or_acquire() as client:
-            ledger = Ledger(client)
-            answers = ledger.run_all([self.kit.moves.remove(job_id) for job_id in ledger.waiting(self.kit.keys, queue)])
-        return answers.count("ok")
+def _names_task(message: dict[str, Any]) -> bool:
+    return bool((message.get("headers") or {}).get("task"))
 
 
 def settle_all(held: Held, ledger: Ledger) -> None:

@@ -44,9 +44,11 @@ class _JobConnection(kombu.Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         timeout_s = self.kit.settings.redis_timeout_ms / 1000
-        self.transport_options = {
-            "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **(self.transport_options or {}),
-        }  # fmt: skip
+        # What plain messages are held by has names of our own: a stock worker on the same database would put ours back by its
+        # own timeout, and we its.
+        unacked = {f"unacked{part}_key": self.kit.keys.unacked(part) for part in ("", "_index", "_mutex")}
+        limits = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        self.transport_options = {**unacked, **limits, **(self.transport_options or {})}
 
     def get_transport_cls(self) -> type:
         """Ours for every way to reach Redis.

@@ -129,7 +129,12 @@ class Held:
     def settle(self, job: HeldJob, call: Call[Any], answered: Callable[[Any], None]) -> None:
         """Queue the move that ends this lease; the job's slot is free from now on."""
         job.ended = True
-        self.post(call, answered)
+
+        def over(answer: Any) -> None:
+            self.drop(job)
+            answered(answer)
+
+        self.post(call, over)
 
     def post(self, call: Call[Any], answered: Callable[[Any], None] = lambda answer: None) -> None:
         """Queue a move that is sent with the settles."""

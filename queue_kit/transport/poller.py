@@ -34,8 +34,12 @@ class JobPoller(stock.MultiChannelPoller):
 
     def on_readable(self, fileno: int) -> None:
         known = self._fd_to_chan.get(fileno)
-        if known is not None:
-            channel, kind = known
+        if known is None:
+            return
+        channel, kind = known
+        if kind == "BRPOP" and not channel._in_poll:
+            channel.client.connection.disconnect()  # nothing was asked: the server has closed an idle connection
+        else:
             channel.handlers[kind]()
 
     def get(self, callback: Callable[..., Any], timeout: float | None = None) -> None:
@@ -49,6 +53,7 @@ class JobPoller(stock.MultiChannelPoller):
             timeout = min(timeout or self.longest_wait_s, self.longest_wait_s)
         self._in_protected_read = True
         try:
+            self.maybe_refresh_binding_expiry()
             self.on_poll_start()
             delivered = False
             for fileno, event in self.poller.poll(timeout) or ():
@@ -58,6 +63,7 @@ class JobPoller(stock.MultiChannelPoller):
                     delivered = bool(self.handle_event(fileno, event)) or delivered
             if not delivered:
                 self.maybe_check_brpop_health()
+                self.maybe_restore_messages()
                 raise Empty()
         finally:
             self._in_protected_read = False
@@ -94,9 +100,6 @@ class JobPoller(stock.MultiChannelPoller):
                 os.set_blocking(fd, False)
             self.poller.register(self._wake_fds[0], READ)
         return self._wake_fds[0]
-
-    def maybe_restore_messages(self) -> None:
-        """Do nothing: leases have a reaper."""
 
     def _update_brpop_polling(self) -> None:
         """Do nothing: an answer is read whether or not there is room, since it never holds more than was asked for."""

@@ -5,9 +5,11 @@ Without it kombu would keep a second, unfenced account of jobs, and put running 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from kombu.transport import redis as stock
+from redis.exceptions import ResponseError
 
 from queue_kit.transport.held import Held, HeldJob
 
@@ -28,12 +30,12 @@ class QoS(stock.QoS):
             super().append(message, delivery_tag)
 
     def can_consume(self) -> bool:
-        if self.held is None:
+        if self.held is None or not self.channel.has_job_queues:
             return bool(super().can_consume())
         return self.held.room(self.prefetch_count).limit > len(self._delivered) - len(self._dirty)
 
     def can_consume_max_estimate(self) -> int:
-        if self.held is None:
+        if self.held is None or not self.channel.has_job_queues:
             return int(super().can_consume_max_estimate())
         return self.held.room(self.prefetch_count).limit
 
@@ -52,4 +54,6 @@ class QoS(stock.QoS):
             self.channel.reject(job, requeue)
 
     def restore_visible(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: stock workers sweep their own messages, with their own timeout; our leases have a reaper."""
+        """Put back what a dead worker has held of plain messages; later, if Redis will not now (it is full, a replica)."""
+        with contextlib.suppress(ResponseError):
+            super().restore_visible(*args, **kwargs)

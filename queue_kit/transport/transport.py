@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kombu.transport import redis as stock
@@ -19,19 +20,24 @@ class JobTransport(_Host):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cycle = JobPoller()
+        self._leave_loop: Callable[[], None] = lambda: None
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Let the worker's event loop drive this connection, and prove to the lease keeper that it lives."""
+        before = set(loop.on_tick)
         super().register_with_event_loop(connection, loop)
+        ours = loop.on_tick - before
+        self._leave_loop = lambda: loop.on_tick.difference_update(ours)
         held = self.client.kit.held
         if held is not None:
             held.wake = lambda: loop.call_soon(_nothing)
             loop.on_tick.add(held.beat)
             loop.call_repeatedly(min(1.0, self.client.kit.moves.renewal_ms / 1000), held.beat)
 
-    def _reject_inbound_message(self, raw_message: dict[str, Any]) -> None:
-        """A plain message nobody consumes any more goes back; jobs are given back before they get here."""
-        super()._reject_inbound_message(raw_message)
+    def close_connection(self, connection: Any) -> None:
+        """Close; the loop, which outlives connections, would keep calling this one's."""
+        self._leave_loop()
+        super().close_connection(connection)
 
 
 def _nothing() -> None:

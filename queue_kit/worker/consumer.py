@@ -5,6 +5,7 @@ deletes what it cannot read.
 from __future__ import annotations
 
 import warnings
+from time import sleep
 from typing import Any, Final
 
 from celery import signals
@@ -12,6 +13,9 @@ from celery.exceptions import CPendingDeprecationWarning, NotRegistered
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as StockConsumer
+from celery.worker.state import maybe_shutdown
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from queue_kit.errors import ConfigurationError
 from queue_kit.rules.outcome import Failure
@@ -37,13 +41,18 @@ class Consumer(StockConsumer):
         self.held = self.kit.held
         self.settler = Settler(self.kit, self.held)
         self.held.slots = lambda: self.pool.num_processes
-        self.held.may_reserve = self.controller.semaphore is not None
+        self.held.may_reserve = self.controller.semaphore is not None and not self.app.conf.worker_disable_prefetch
 
     # -- connection ---------------------------------------------------------------------------------------------------
 
     def connect(self) -> Any:
         """Connect, and let the worker's roles follow to the server that answered."""
-        connection = super().connect()
+        try:
+            connection = super().connect()
+        except (ResponseError, ValueError) as error:  # it answers, and will not have us: no reason to end, nor to hurry
+            self.controller.queue_kit.unreachable(error)
+            self._pause()
+            raise RedisConnectionError(str(error)) from error
         self.controller.queue_kit.connected(connection)
         if self.hub is None:
             self._follow(connection.transport.cycle)
@@ -54,9 +63,15 @@ class Consumer(StockConsumer):
         self.held.wake, poller.beat = poller.wake, self.held.beat
         poller.longest_wait_s = min(1.0, self.kit.moves.renewal_ms / 1000)
 
+    def _pause(self) -> None:
+        for _ in range(self.kit.settings.redis_retry_max_ms // 100):
+            maybe_shutdown()
+            self.held.beat()
+            sleep(0.1)
+
     def ensure_connected(self, conn: Any) -> Any:
         """Wait for Redis with a bounded, growing pause; the loop lives while it waits."""
-        conn.ensure_connection = _patient(conn.ensure_connection, self)
+        conn.ensure_connection = _patient(conn, self)
         return super().ensure_connected(conn)
 
     def register_with_event_loop(self, hub: Any) -> None:
@@ -74,6 +89,8 @@ class Consumer(StockConsumer):
         with warnings.catch_warnings():  # the advice it gives, to kill what runs, is the very thing `install` refuses
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
+        if isinstance(exc, ResponseError):
+            self._pause()
 
     def add_task_queue(self, queue: str, *args: Any, **kwargs: Any) -> None:
         """Consume one more queue, as `celery control add_consumer` asks.
@@ -153,17 +170,23 @@ def _request_class(base: type) -> type:
     return JobRequest if base in JobRequest.__mro__ else type("JobRequest", (JobRequest, base), {})
 
 
-def _patient(ensure: Any, consumer: Consumer) -> Any:
-    """``ensure_connection`` with short steps, and a beat at each."""
+def _patient(conn: Any, consumer: Consumer) -> Any:
+    """``ensure_connection`` with short steps, and a beat at each; a worker that boots with a wrong URL ends."""
+    ensure = conn.ensure_connection
     longest_s = consumer.kit.settings.redis_retry_max_ms / 1000
 
     def ensure_connection(errback: Any = None, max_retries: Any = None, callback: Any = None, **kwargs: Any) -> Any:
+        def told(error: Exception, interval_s: float) -> None:
+            if not conn.has_alternatives:
+                consumer.controller.queue_kit.unreachable(error)
+            errback(error, interval_s)
+
         def beat() -> None:
             consumer.held.beat()
             if callback is not None:
                 callback()
 
         steps = {"interval_start": min(0.5, longest_s), "interval_step": 0.5, "interval_max": longest_s}
-        return ensure(errback, max_retries, callback=beat, **{**kwargs, **steps})
+        return ensure(told, max_retries, callback=beat, **{**kwargs, **steps})
 
     return ensure_connection

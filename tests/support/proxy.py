@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback between a client and Redis that can cut, stall, reset, or lose the answers.
+"""A TCP proxy on loopback between a client and Redis that can cut, stall, reset, lose the answers, or alter them.
 
 Without it the network could only fail in the one way that killing Redis makes it fail, and never between a request and
 its answer.
@@ -32,6 +32,7 @@ class TcpProxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._losing = False
+        self._words: dict[bytes, bytes] = {}
 
     def __enter__(self) -> TcpProxy:
         return self.start()
@@ -68,8 +69,9 @@ class TcpProxy:
         self.reset()
 
     def restore(self) -> None:
-        """Undo `cut`, `stall` and `lose_answers`."""
+        """Undo `cut`, `stall`, `lose_answers` and `alter_answers`."""
         self._losing = False
+        self._words = {}
         self.resume()
         if self._listener is None:
             self.start()
@@ -96,6 +98,11 @@ class TcpProxy:
         """Bring each request to Redis, then reset the connection in place of its answer, until `restore`: the caller
         cannot know whether it was carried out."""
         self._losing = True
+
+    def alter_answers(self, words: dict[bytes, bytes]) -> None:
+        """Put other words of the same length into the answers, until `restore`: a server that says it is an older one."""
+        assert all(len(old) == len(new) for old, new in words.items()), "the lengths are part of the protocol"
+        self._words = words
 
     def close(self) -> None:
         """End the proxy and all that goes through it."""
@@ -132,10 +139,16 @@ class TcpProxy:
                 self._flowing.wait()
                 if answers and self._losing:
                     break
-                sink.sendall(chunk)
+                sink.sendall(self._altered(chunk) if answers else chunk)
         with self._lock:
             self._pairs.discard(pair)
         pair.close()
+
+
+    def _altered(self, chunk: bytes) -> bytes:
+        for old, new in self._words.items():
+            chunk = chunk.replace(old, new)
+        return chunk
 
 
 class _Pair:
