@@ -17,7 +17,6 @@ from celery.worker.state import maybe_shutdown
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from queue_kit.errors import ConfigurationError
 from queue_kit.rules.outcome import Failure
 from queue_kit.states import RESERVED_QUEUE, Cause
 from queue_kit.store import Traits
@@ -93,12 +92,10 @@ class Consumer(StockConsumer):
             self._pause()
 
     def add_task_queue(self, queue: str, *args: Any, **kwargs: Any) -> None:
-        """Consume one more queue, as `celery control add_consumer` asks.
-
-        :raises ConfigurationError: for the queue name that is reserved for dead letters.
-        """
-        if queue == RESERVED_QUEUE:
-            raise ConfigurationError(f"queue {queue}: the name is reserved, nothing consumes dead letters")
+        """Consume one more queue, as `celery control add_consumer` asks; not the one that is reserved for dead letters."""
+        if queue == RESERVED_QUEUE:  # an error here would end the worker: Celery calls this from its event loop
+            logger.error("queue %s is not consumed: the name is reserved, nothing consumes dead letters", queue)
+            return
         super().add_task_queue(queue, *args, **kwargs)
 
     # -- tasks --------------------------------------------------------------------------------------------------------

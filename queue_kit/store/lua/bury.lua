@@ -27,8 +27,11 @@ local function outdated()
     and tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) >= tonumber(job.finished_at)
 end
 
+local function said(field, otherwise) return (job[field] or '') ~= '' and job[field] or otherwise end
+
 if known() then return { 'known', '' } end
 if outdated() then return { 'none', '' } end
 local trouble = dead_letter(job, tonumber(job.finished_at), tonumber(dead_max), {
-  cause = job.cause or 'exhausted', reason = job.reason or reason, error_class = job.error_class or error_class, stack = stack })
+  cause = job.cause or 'exhausted', reason = said('reason', reason), error_class = said('error_class', error_class),
+  stack = stack })
 return { trouble == '' and 'buried' or 'unwritten', trouble }
