@@ -10,6 +10,8 @@ from typing import Any, Final
 import kombu
 from kombu.connection import ConnectionPool, PooledConnection
 from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from queue_kit.errors import ConfigurationError
 from queue_kit.transport.channel import Channel, SentinelChannel
@@ -47,8 +49,10 @@ class _JobConnection(kombu.Connection):
         # What plain messages are held by has names of our own: a stock worker on the same database would put ours back by its
         # own timeout, and we its.
         unacked = {f"unacked{part}_key": self.kit.keys.unacked(part) for part in ("", "_index", "_mutex")}
-        limits = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
-        self.transport_options = {**unacked, **limits, **(self.transport_options or {})}
+        options = {**unacked, **_limits(timeout_s), **(self.transport_options or {})}
+        if self.transport_cls == "sentinel":
+            options["sentinel_kwargs"] = _for_sentinels(options, timeout_s)
+        self.transport_options = options
 
     def get_transport_cls(self) -> type:
         """Ours for every way to reach Redis.
@@ -69,10 +73,10 @@ class _JobConnection(kombu.Connection):
         if self.transport_cls == "sentinel":
             conn_str = self.alt[0]
         self.port, self.virtual_host = None, kombu.Connection.virtual_host
-        super().switch(conn_str)
-        if self.transport_cls == _SOCKET:
-            self.transport_cls, _, self.hostname = conn_str.partition("+")
-            self.userid, self.password, self.virtual_host = None, None, kombu.Connection.virtual_host
+        is_socket = conn_str.startswith(f"{_SOCKET}://")
+        super().switch("redis://" if is_socket else conn_str)
+        if is_socket:
+            self.hostname = conn_str.removeprefix("redis+")
 
     def Pool(self, limit: int | None = None, **kwargs: Any) -> ConnectionPool:
         """A pool of connections of this kind."""
@@ -117,4 +121,15 @@ def _unconnected(connection: _JobConnection, timeout_ms: int) -> Any:
             setattr(channel, option, connection.transport_options[option])
     channel.max_connections = 10_000  # as many as there are threads that send at once; kombu's limit of 10 is for its own pool
     channel.socket_timeout = channel.socket_connect_timeout = timeout_ms / 1000
+    if base is SentinelChannel:
+        channel.sentinel_kwargs = {**channel.sentinel_kwargs, **_limits(timeout_ms / 1000)}
     return channel
+
+
+def _limits(timeout_s: float) -> dict[str, Any]:
+    return {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+
+
+def _for_sentinels(options: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """How Sentinels are asked: once each, since there are others. Redis-py would wait seconds for one that is dead."""
+    return {**_limits(timeout_s), "retry": Retry(NoBackoff(), 0), **(options.get("sentinel_kwargs") or {})}
