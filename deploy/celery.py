@@ -18,3 +18,4 @@ install(app, getattr(settings, "QUEUE_KIT", {}))
 # The threads of a web server have no current app of their own; this is the one they get.
 app.set_default()
 app.autodiscover_tasks()
+app.autodiscover_tasks(["deploy"], related_name="maintenance")

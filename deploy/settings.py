@@ -10,6 +10,7 @@ import dj_database_url
 from kombu import Exchange, Queue
 
 from deploy.environ import flag, required_outside_debug, whole_number, words
+from deploy.schedule import BEAT_SCHEDULE
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -83,8 +84,10 @@ CELERY_BROKER_URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 CELERY_TASK_IGNORE_RESULT = True
 # One exchange a queue: queues that share one and its routing key would each get a copy of every job.
 CELERY_TASK_QUEUES = [
-    Queue(name, Exchange(name), routing_key=name) for name in ("celery", "grading", "holds", "seat-maps")
+    Queue(name, Exchange(name), routing_key=name)
+    for name in ("celery", "grading", "holds", "seat-maps", "email", "reports", "maintenance")
 ]
+CELERY_BEAT_SCHEDULE = BEAT_SCHEDULE
 QUEUE_KIT: dict[str, object] = {}
 
 # The scoring service is another team's: where it is, and how long an answer may take.
@@ -93,6 +96,14 @@ EXAMHALL_SCORING_TIMEOUT_S = whole_number("EXAMHALL_SCORING_TIMEOUT_S", 20)
 # When set, these win over the retry policy that the grading job declares.
 EXAMHALL_GRADING_ATTEMPTS = whole_number("EXAMHALL_GRADING_ATTEMPTS", None)
 EXAMHALL_GRADING_BACKOFF_MS = whole_number("EXAMHALL_GRADING_BACKOFF_MS", None)
+EXAMHALL_REPORTS_DIR = os.environ.get("EXAMHALL_REPORTS_DIR", str(BASE_DIR / "var" / "reports"))
+
+# On a laptop without a mail server the worker prints what it would send.
+EMAIL_HOST = os.environ.get("EMAIL_HOST", "")
+EMAIL_BACKEND = f"django.core.mail.backends.{'console' if DEBUG and not EMAIL_HOST else 'smtp'}.EmailBackend"
+EMAIL_PORT = whole_number("EMAIL_PORT", 25)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("DEFAULT_FROM_EMAIL", "ExamHall <exams@examhall.example>")
 
 TICKETING_HOLD_MS = whole_number("TICKETING_HOLD_MS", 10 * 60 * 1000)
 # The cache in front of the seat maps, told after each drawing; empty where there is none.

@@ -12,4 +12,5 @@ class ExamHallConfig(AppConfig):
 
     def ready(self) -> None:
         """Declare the jobs: a web process sends them by name, and never imports them otherwise."""
-        import_module("examhall.tasks")
+        for module in ("tasks", "mail", "report"):
+            import_module(f"examhall.{module}")

@@ -12,7 +12,7 @@ class Claim(models.Model):
     """That a job has done something once. Made by :func:`queue_kit.django.once`, in the transaction of the effect itself."""
 
     job_name: models.CharField[str, str] = models.CharField(max_length=255)
-    key: models.CharField[str, str] = models.CharField(max_length=200)
+    key: models.CharField[str, str] = models.CharField(max_length=300)
     job_id: models.CharField[str, str] = models.CharField(max_length=255, help_text="The job whose run did it.")
     claimed_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(auto_now_add=True, db_index=True)
 

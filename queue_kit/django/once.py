@@ -14,7 +14,8 @@ from django.db import IntegrityError, connections, router, transaction
 from queue_kit.errors import NotInTransaction
 from queue_kit.worker.current import current_job
 
-_LONGEST_KEY = 200
+#: A caller's idempotency key of 200 characters, with the name of its job before it.
+_LONGEST_KEY = 300
 
 
 def once(key: str | None = None, *, using: str | None = None) -> bool:
@@ -30,7 +31,7 @@ def once(key: str | None = None, *, using: str | None = None) -> bool:
     At most one effect a key, exactly one a completed job. What is outside the database (a mail, a payment) is not undone by a
     rollback: a run killed between that effect and the commit repeats it, so give it an id that stays the same.
 
-    :param key: of its own for each effect, 1 to 200 characters, within the name of the job; without it the job's id is the key.
+    :param key: of its own for each effect, 1 to 300 characters, within the name of the job; without it the job's id is the key.
     :param using: alias of the database whose transaction this is; the one that the effect writes to.
     :raises NotInTransaction: no transaction is open there.
     :raises NoCurrentJob: outside a run.

@@ -112,9 +112,9 @@ def test_outside_a_run_there_is_no_job_to_do_it_once_for(database: str) -> None:
         once("k", using=database)
 
 
-@pytest.mark.parametrize("key", ["", "k" * 201, 7])
+@pytest.mark.parametrize("key", ["", "k" * 301, 7])
 def test_a_key_that_is_none_is_refused(key: Any) -> None:
-    with pytest.raises(ValueError, match="key: a text of 1 to 200 characters"):
+    with pytest.raises(ValueError, match="key: a text of 1 to 300 characters"):
         run(lambda: once(key))
 
 

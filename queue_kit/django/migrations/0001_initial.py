@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("job_name", models.CharField(max_length=255)),
-                ("key", models.CharField(max_length=200)),
+                ("key", models.CharField(max_length=300)),
                 ("job_id", models.CharField(help_text="The job whose run did it.", max_length=255)),
                 ("claimed_at", models.DateTimeField(auto_now_add=True, db_index=True)),
             ],
