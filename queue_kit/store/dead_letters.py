@@ -28,11 +28,12 @@ from queue_kit.rules.redaction import Redactor
 from queue_kit.store import dead_letter_moves as moves
 from queue_kit.store.keys import Keys
 from queue_kit.store.ledger import Ledger
-from queue_kit.store.letters import FACETS, VERSION, DeadLetter, LetterFilter, matches, open_letter
+from queue_kit.store.letters import VERSION, DeadLetter, LetterFilter, matches, open_letter
 
 ALL: Final = LetterFilter()
 #: What :meth:`DeadLetters.tally` counts by.
 COUNTED: Final = ("queue", "cause", "name", "error_class")
+Tally = dict[str, Counter[str]]
 #: Records read in one round trip: by facets, and whole (each may hold 40 kB).
 _FACETS_AT_ONCE: Final = 2_500
 _WHOLE_AT_ONCE: Final = 200
@@ -96,12 +97,17 @@ class DeadLetters:
         ids = self.ids(wanted)
         return Page(list(self._open(ids[offset : offset + limit])), len(ids))
 
+    def survey(self, wanted: LetterFilter = ALL, *, offset: int = 0, limit: int = 100) -> tuple[Page, Tally]:
+        """Read a page and count all that the filter means, in one pass over the records."""
+        found = list(self._found(wanted, COUNTED))
+        ids = [letter_id for letter_id, _ in found[offset : offset + limit]]
+        return Page(list(self._open(ids)), len(found)), _counted(facts for _, facts in found)
+
     def ids(self, wanted: LetterFilter = ALL) -> list[str]:
         """Name those that a filter means, newest first."""
-        ids = [letter_id for _, letter_id in self._listed(wanted)]
-        if not wanted.reads_records:
-            return ids
-        return [i for i, facts in self._facets(ids) if matches(i, facts, wanted, self._redactor)]
+        if not wanted.facets:
+            return [letter_id for _, letter_id in self._listed(wanted)]
+        return [letter_id for letter_id, _ in self._found(wanted)]
 
     def require(self, wanted: LetterFilter) -> list[str]:
         """Name those that a filter means, newest first, at least one.
@@ -117,15 +123,9 @@ class DeadLetters:
         """Read all that a filter means, newest first, a batch at a time."""
         return self._open(self.ids(wanted))
 
-    def tally(self, wanted: LetterFilter = ALL) -> dict[str, Counter[str]]:
+    def tally(self, wanted: LetterFilter = ALL) -> Tally:
         """Count those that a filter means, by queue, cause, task name and error class."""
-        queues = {letter_id: queue for queue, letter_id in self._listed(wanted)}
-        counts: dict[str, Counter[str]] = {facet: Counter() for facet in COUNTED}
-        for letter_id, facts in self._facets(list(queues)):
-            if matches(letter_id, facts, wanted, self._redactor):
-                for facet in COUNTED:
-                    counts[facet][queues[letter_id] if facet == "queue" else facts[facet]] += 1
-        return counts
+        return _counted(facts for _, facts in self._found(wanted, COUNTED))
 
     def export(self, wanted: LetterFilter = ALL) -> Iterator[str]:
         """Give all that a filter means as lines of JSON, newest first, redacted."""
@@ -211,10 +211,16 @@ class DeadLetters:
         found = [(at, queue, _text(i)) for queue, rows in zip(queues, pipe.execute(), strict=True) for i, at in rows]
         return [(queue, letter_id) for _, queue, letter_id in sorted(found, key=lambda row: row[0], reverse=True)]
 
-    def _facets(self, ids: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        for letter_id, values in self._fields(ids, FACETS, _FACETS_AT_ONCE):
-            if any(value is not None for value in values):
-                yield letter_id, dict(zip(FACETS, map(_text, values), strict=True))
+    def _found(self, wanted: LetterFilter, names: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
+        """Id and these fields of those that a filter means, newest first; of each record no more is read than it takes."""
+        queues = {letter_id: queue for queue, letter_id in self._listed(wanted)}
+        read = list(dict.fromkeys(("cause", *wanted.facets, *names)))
+        for letter_id, values in self._fields(list(queues), read, _FACETS_AT_ONCE):
+            if values[0] is None:  # its record is lost
+                continue
+            facts = dict(zip(read, map(_text, values), strict=True)) | {"queue": queues[letter_id]}
+            if matches(letter_id, facts, wanted, self._redactor):
+                yield letter_id, facts
 
     def _fields(self, ids: Sequence[str], names: Sequence[str], at_once: int) -> Iterator[tuple[str, list[Any]]]:
         for batch in _batches(ids, at_once):
@@ -249,6 +255,14 @@ class DeadLetters:
                 yield Done(letter_id, _refusal(letter_id, _text(facts[letter_id][1]), answers[letter_id]))
             else:
                 yield Done(letter_id, refused[letter_id])
+
+
+def _counted(found: Iterable[dict[str, str]]) -> Tally:
+    counts: Tally = {name: Counter() for name in COUNTED}
+    for facts in found:
+        for name in COUNTED:
+            counts[name][facts[name]] += 1
+    return counts
 
 
 class _Pace:

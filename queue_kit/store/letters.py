@@ -20,6 +20,8 @@ VERSION: Final = 1
 #: Fields of a record that are shown as they are, and as numbers.
 _TEXTS: Final = ("queue", "name", "cause", "error_class", "correlation_id")
 _NUMBERS: Final = ("attempts_made", "attempts_started", "stalled_count")
+#: Fields of a filter that must be equal to those of the record.
+_EXACT: Final = ("name", "cause", "error_class")
 _TOO_NEW: Final = "a later version of queue_kit has written this dead letter"
 
 
@@ -91,9 +93,12 @@ class LetterFilter:
             raise ValueError("since: a time before until is needed")
 
     @property
-    def reads_records(self) -> bool:
-        """Whether it asks for more than queue and time, which the lists of the queues know."""
-        return bool(self.name or self.cause or self.error_class or self.text) or self.replayed is not None
+    def facets(self) -> tuple[str, ...]:
+        """Fields of a record that it looks at; none if the lists of the queues, which know queue and time, say enough."""
+        exact = [name for name in _EXACT if getattr(self, name)]
+        searched = ("job", "correlation_id", "reason") if self.text else ()
+        marks = ("failed_at", "replayed_at") if self.replayed is not None else ()
+        return (*exact, *searched, *marks)
 
     def __str__(self) -> str:
         """The filter in words, as in an error."""
@@ -101,14 +106,9 @@ class LetterFilter:
         return ", ".join(f"{name} {value}" for name, value in given.items() if value not in ("", None)) or "all"
 
 
-#: Fields of a record that a filter reads and a count goes by.
-FACETS: Final = ("name", "cause", "error_class", "job", "correlation_id", "reason", "failed_at", "replayed_at")
-
-
 def matches(letter_id: str, facts: Mapping[str, str], wanted: LetterFilter, redactor: Redactor) -> bool:
     """Whether the facets of a record fit a filter, but for queue and time. A secret cannot be found by looking for it."""
-    exact = ("name", "cause", "error_class")
-    if any(getattr(wanted, name) not in ("", facts[name]) for name in exact):
+    if any(getattr(wanted, name) not in ("", facts.get(name)) for name in _EXACT):
         return False
     if wanted.replayed is not None and wanted.replayed != _is_replayed(facts):
         return False

@@ -151,6 +151,12 @@ def test_counts_by_queue_cause_name_and_class(desk: Desk, letters: DeadLetters) 
 
 
 @pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("wanted", [LetterFilter(), LetterFilter(cause="exhausted"), LetterFilter(queue="nowhere")])
+def test_a_survey_is_a_page_with_its_counts(letters: DeadLetters, wanted: LetterFilter) -> None:
+    assert letters.survey(wanted, offset=1, limit=2) == (letters.page(wanted, offset=1, limit=2), letters.tally(wanted))
+
+
+@pytest.mark.usefixtures("five")
 def test_a_filter_that_matches_nothing_says_so(letters: DeadLetters) -> None:
     with pytest.raises(NoDeadLetterMatches, match="no dead letter matches the filter: name nothing, since_ms 5"):
         letters.require(LetterFilter(name="nothing", since_ms=5))
