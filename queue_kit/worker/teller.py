@@ -10,6 +10,7 @@ from celery import signals
 from celery.app.task import Context
 from celery.exceptions import NotRegistered
 from kombu.serialization import loads as loads_body
+from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Base64
 from kombu.utils.json import loads
 from redis import Redis
@@ -99,7 +100,7 @@ def _context(message: str, app: Any) -> Context | None:
     if properties.get("body_encoding") == "base64":
         body = Base64().decode(body)
     args, kwargs, embed = loads_body(
-        body, raw.get("content-type"), raw.get("content-encoding"), accept=set(app.conf.accept_content)
+        body, raw.get("content-type"), raw.get("content-encoding"), accept=prepare_accept_content(app.conf.accept_content)
     )
     return Context({**headers, **(embed or {}), "args": args, "kwargs": kwargs, "properties": properties,
                     "reply_to": properties.get("reply_to"), "correlation_id": properties.get("correlation_id"),
