@@ -40,7 +40,8 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> No
 
 @pytest.fixture
 def queue(engine: object) -> Iterator[RedisServer]:
-    """The site's Redis, running and empty."""
+    """The site's Redis, running and empty; the site's app is the current one, as in a process of its own."""
+    celery_app.set_current()
     with RedisServer(port=PORT) as server:
         yield server
 

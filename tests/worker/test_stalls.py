@@ -49,8 +49,8 @@ def test_all_four_jobs_of_a_killed_worker_run_again(stage: Stage) -> None:
     job_ids = [stage.send("hold", gate="go") for _ in range(4)]
     for job_id in job_ids:
         stage.await_starts(job_id)
-    stage.open("go")  # after the kill nobody is left who could end
     victim.kill_all()
+    stage.open("go")
     stage.worker(concurrency=4)
     assert [job.state for job in stage.await_ends(job_ids)] == [State.COMPLETED] * 4
     assert [stage.counters(job_id) for job_id in job_ids] == [(1, 2, 1)] * 4
