@@ -251,10 +251,15 @@ class JobChannel(JobQueues):
         claim = self._usable(answers[-1])
         self._claim_base = ""
         self._wait_s = self._after(claim)
-        for job in claim.jobs:
-            self.deliver(job)
         if not claim.jobs:
             raise Empty()
+        left = list(reversed(claim.jobs))
+        try:
+            while left:
+                self.deliver(left.pop())
+        finally:
+            for job in left:  # what stopped the delivery is not theirs
+                self._give_back(self.held.take(job, ""))
         return True
 
     def _usable(self, answer: Any) -> Claim:

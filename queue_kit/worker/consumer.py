@@ -77,7 +77,7 @@ class Consumer(StockConsumer):
         """Let the hub drive what needs driving, and find a dead child soon."""
         super().register_with_event_loop(hub)
         processes = getattr(self.pool, "_pool", None)
-        if hasattr(processes, "maintain_pool"):
+        if processes is not None and hasattr(processes, "maintain_pool"):
             hub.call_repeatedly(_LOOK_S, processes.maintain_pool)
 
     def on_close(self) -> None:
@@ -110,6 +110,22 @@ class Consumer(StockConsumer):
             task.acks_late = True
             task.Request = _request_class(symbol_by_name(task.Request))
         super().update_strategies()
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        """What takes each message; one that Celery stumbles over fails as malformed, where stock ends the worker."""
+        stock = super().create_task_handler(*args, **kwargs)
+
+        def on_task_received(message: Any) -> None:
+            try:
+                stock(message)
+            except self.connection_errors:
+                raise
+            except Exception as error:
+                if self._job(message) is None:
+                    raise
+                self.on_invalid_task(None, message, error)
+
+        return on_task_received
 
     def on_unknown_message(self, body: Any, message: Any) -> None:
         """A job without a ``task`` header, or whose headers are none."""

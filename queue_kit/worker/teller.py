@@ -89,19 +89,28 @@ class Teller(Role):
             )
 
 
+def _read_body(raw: dict[str, Any], properties: dict[str, Any], app: Any) -> Any:
+    body = raw.get("body") or ""
+    if properties.get("body_encoding") == "base64":
+        body = Base64().decode(body)
+    accepted = prepare_accept_content(app.conf.accept_content)
+    return loads_body(body, raw.get("content-type"), raw.get("content-encoding"), accept=accepted)
+
+
 def _context(message: str, app: Any) -> Context | None:
-    """Celery's view of a job's message, body and callbacks decoded; ``None`` for what is no task message."""
+    """Celery's view of a job's message, body and callbacks decoded; ``None`` for what is no task message.
+
+    A body that nobody can read names no callbacks; who asks for the result by the job's id is told all the same.
+    """
     raw = loads(message)
     headers = raw.get("headers") or {}
     if not headers.get("task"):
         return None
     properties = raw.get("properties") or {}
-    body = raw.get("body") or ""
-    if properties.get("body_encoding") == "base64":
-        body = Base64().decode(body)
-    args, kwargs, embed = loads_body(
-        body, raw.get("content-type"), raw.get("content-encoding"), accept=prepare_accept_content(app.conf.accept_content)
-    )
+    try:
+        args, kwargs, embed = _read_body(raw, properties, app)
+    except Exception:  # noqa: BLE001 - that may be the very reason why the job has failed
+        args, kwargs, embed = (), {}, None
     return Context({**headers, **(embed or {}), "args": args, "kwargs": kwargs, "properties": properties,
                     "reply_to": properties.get("reply_to"), "correlation_id": properties.get("correlation_id"),
                     "delivery_info": properties.get("delivery_info") or {}})  # fmt: skip

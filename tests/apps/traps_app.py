@@ -5,15 +5,20 @@ Without it each trap would need an app of its own.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
+from celery.worker.control import inspect_command
 
 from queue_kit import current_job, fixed, install, job
+from queue_kit.transport.poller import JobPoller
+from queue_kit.transport.queues import JobQueues
 from tests.support.waiting import wait_until
 
 SHORT = {"WORKER_LOCK_DURATION_MS": 1000, "WORKER_STALLED_INTERVAL_MS": 200, "REDIS_RETRY_MAX_MS": 500}
@@ -76,6 +81,27 @@ def leave(code: int = 3) -> None:
     """End the process, as a library that was written for scripts does."""
     note("exit")
     sys.exit(code)
+
+
+@inspect_command()  # type: ignore[untyped-decorator]
+def holdings(state: Any) -> dict[str, int]:
+    """What the worker's main process holds of things that could grow: answered to `inspect`."""
+    gc.collect()
+    consumer, kit = state.consumer, state.app.queue_kit
+    hub = consumer.hub
+    kinds = [type(thing).__name__ for thing in gc.get_objects() if isinstance(thing, JobQueues | JobPoller)]
+    return {
+        "jobs": len(kit.held.jobs()),
+        "running": len(kit.running),
+        "settles": len(kit.held._pending),
+        "timers": sum(not due.entry.canceled for due in hub.timer.queue) if hub else 0,
+        "ticks": len(hub.on_tick) if hub else 0,
+        "readers": len(hub.readers) if hub else 0,
+        "threads": threading.active_count(),
+        "files": len(list(Path("/proc/self/fd").iterdir())),
+        "channels": kinds.count("Channel"),
+        "pollers": kinds.count("JobPoller"),
+    }
 
 
 app = make()
