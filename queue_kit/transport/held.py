@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
+
 from queue_kit.states import StopReason
 from queue_kit.store import Call, Claimed, Ledger, Room, Traits
 from queue_kit.transport import points
@@ -170,11 +172,19 @@ class Held:
         self._pending.extendleft(reversed(pending))
 
     def answer(self, pending: list[Pending], replies: list[Any]) -> None:
-        """Hand each reply on. One that Redis refused (read-only, disk full) is sent again after a second."""
-        refused = [item for item, reply in zip(pending, replies, strict=True) if isinstance(reply, Exception)]
-        if refused:
-            logger.error("settles refused by Redis, to be sent again: %s", next(r for r in replies if isinstance(r, Exception)))
-            self.put_back(refused, pause_s=1.0)
+        """Hand each reply on. One that Redis refuses for a while (read-only, disk full) is sent again after a second.
+
+        One that it refuses for good would come back for ever: it is given up, and its job stalls when its lease ends.
+        """
+        refused = [(item, reply) for item, reply in zip(pending, replies, strict=True) if isinstance(reply, Exception)]
+        again = [item for item, reply in refused if _for_a_while(reply)]
+        if again:
+            logger.error("settles refused by Redis, to be sent again: %s", refused[0][1])
+            self.put_back(again, pause_s=1.0)
+        for item, reply in refused:
+            if item not in again:
+                logger.error("a %s is refused by Redis and given up: %s", item.call.script.name, reply)
+                item.answered("lost")
         for item, reply in zip(pending, replies, strict=True):
             if not isinstance(reply, Exception):
                 if getattr(reply, "trouble", ""):
@@ -189,3 +199,8 @@ class Held:
 
 def _no_ledger() -> Ledger:
     raise RuntimeError("the worker has not connected yet")
+
+
+def _for_a_while(refusal: Exception) -> bool:
+    """Whether what Redis says passes: a replica that is promoted, memory that is freed, a disk that is emptied."""
+    return isinstance(refusal, (ReadOnlyError, OutOfMemoryError)) or str(refusal).startswith(("MISCONF", "NOREPLICAS", "BUSY"))

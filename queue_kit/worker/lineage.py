@@ -5,7 +5,7 @@ The second send of an id is answered ``duplicated``, so a step that was sent bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -50,6 +50,18 @@ def name_replacement(signature: Any, job_id: str, turn: str) -> Any:
     named = name_steps(signature, job_id, f"replace/{turn}")
     _hand_on(named, job_id)
     return named
+
+
+def replaced_by(embed: Mapping[str, Any] | None) -> list[tuple[str, int]]:
+    """Jobs that replaced themselves by the canvas of which this is the ``embed`` of one step, each with its nesting.
+
+    Of the steps still to come, only one that stands for such a job bears a nesting.
+    """
+    embed = embed or {}
+    steps = [*(embed.get("chain") or []), *([embed["chord"]] if embed.get("chord") else [])]
+    options = [step.get("options") or {} for step in steps]
+    named = [(option.get("task_id"), int(option.get("replaced_task_nesting") or 0)) for option in options]
+    return [(str(job_id), nesting) for job_id, nesting in named if job_id and nesting]
 
 
 def _hand_on(signature: Any, job_id: str) -> None:

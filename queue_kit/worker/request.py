@@ -36,6 +36,7 @@ from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.held import HeldJob
 from queue_kit.worker import deadline
 from queue_kit.worker.failure import failure_of, unwrapped
+from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.run import LeaseLost
 from queue_kit.worker.settle import Settler
 from queue_kit.worker.task import policy_of, timeout_of
@@ -317,8 +318,8 @@ class JobRequest(StockRequest):
         failure = report.failure or failure_of(error, exc_info.traceback)
         failure = Failure(failure.error_class, failure.message, failure.stack, end.cause, failure.retryable)
         self._settle_once(lambda job: self.settler.fail(job, failure, exhausted=end.exhausted))
-        for job_id in self._canvas_ids():
-            self.settler.fail_replaced(job_id, failure)
+        for job_id, nesting in replaced_by(self._payload[2]):
+            self.settler.fail_replaced(job_id, nesting, failure)
         if not stored:
             self._tell_failure(error, exc_info)
         self.send_event(
@@ -345,14 +346,6 @@ class JobRequest(StockRequest):
         finally:
             self.task.request_stack.pop()
 
-    def _canvas_ids(self) -> list[str]:
-        """Ids that this job was a step towards: one of them may be a job that replaced itself by this canvas."""
-        _, _, embed = self._payload
-        steps = list((embed or {}).get("chain") or [])
-        if (embed or {}).get("chord"):
-            steps.append(embed["chord"])
-        return [step["options"]["task_id"] for step in steps if (step.get("options") or {}).get("task_id")]
-
     def acknowledge(self) -> None:
         """Celery's word for "done with it"; where it comes from a path that is not ours, the job is complete."""
         if self.job is None:
@@ -376,4 +369,8 @@ class JobRequest(StockRequest):
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         if self.job is not None:
             self._settle_once(lambda job: self.settler.cancel(job, "expired" if expired else "revoked"))
+            cause = Cause.EXPIRED if expired else Cause.NON_RETRYABLE
+            stopped = Failure("TaskRevokedError", f"step {self.id} of its canvas: {reason}", "", cause, False)
+            for job_id, nesting in replaced_by(self._payload[2]):
+                self.settler.fail_replaced(job_id, nesting, stopped)
         super()._announce_revoked(reason, terminated, signum, expired)

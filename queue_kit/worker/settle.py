@@ -90,11 +90,12 @@ class Settler:
         """
         self._send(job, self._moves.cancel(job.claimed.id, cause, job.claimed.token, tell=tell))
 
-    def fail_replaced(self, job_id: str, failure: Failure) -> None:
+    def fail_replaced(self, job_id: str, nesting: int, failure: Failure) -> None:
         """A step of the canvas that replaced ``job_id`` has failed for good: so has that job."""
         call = self._moves.fail(
-            job_id, "replaced", failure.cause, failure.reason, error_class=failure.error_class, stack=failure.stack
-        )
+            job_id, "replaced", failure.cause, failure.reason, error_class=failure.error_class, stack=failure.stack,
+            nesting=nesting,
+        )  # fmt: skip
         self._held.post(call)
 
     def _send(self, job: HeldJob, call: Call[Any]) -> None:

@@ -16,11 +16,11 @@ from kombu.utils.json import loads
 from redis import Redis
 
 from queue_kit.errors import JobLostError, JobStalledError, QueueKitError
-from queue_kit.rules.outcome import Failure
 from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.dead_letter import DeadLetterHandler
+from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.role import Role
 
 logger = logging.getLogger(__name__)
@@ -72,12 +72,7 @@ class Teller(Role):
                 sender=task, task_id=note.id, exception=error, args=request.args, kwargs=request.kwargs,
                 traceback=None, einfo=None,
             )  # fmt: skip
-        failure = Failure(type(error).__name__, note.reason, "", Cause(note.cause), False)
-        for job_id in _next_ids(request):
-            call = self._moves.fail(
-                job_id, "replaced", failure.cause, failure.reason, error_class=failure.error_class
-            )  # fmt: skip
-            self.ledger.run(call)
+        self._fail_replaced(note, request, type(error).__name__)
 
     def _tell_revoked(self, note: Note, request: Context) -> None:
         task = self._app.tasks.get(request.task)
@@ -87,6 +82,15 @@ class Teller(Role):
             signals.task_revoked.send(
                 sender=task, request=request, terminated=False, signum=None, expired=note.cause == Cause.EXPIRED
             )
+        self._fail_replaced(note, request, "TaskRevokedError")
+
+    def _fail_replaced(self, note: Note, request: Context, error_class: str) -> None:
+        """A job that replaced itself by a canvas cannot go on once a step of it will not run."""
+        for job_id, nesting in replaced_by({"chain": request.chain, "chord": request.chord}):
+            reason = f"step {note.id} of its canvas: {note.reason or note.cause}"
+            cause = Cause.NON_RETRYABLE if note.cause in (Cause.REVOKED, Cause.CANCELLED) else note.cause
+            call = self._moves.fail(job_id, "replaced", cause, reason, error_class=error_class, nesting=nesting)
+            self.ledger.run(call)
 
 
 def _read_body(raw: dict[str, Any], properties: dict[str, Any], app: Any) -> Any:
@@ -114,8 +118,3 @@ def _context(message: str, app: Any) -> Context | None:
     return Context({**headers, **(embed or {}), "args": args, "kwargs": kwargs, "properties": properties,
                     "reply_to": properties.get("reply_to"), "correlation_id": properties.get("correlation_id"),
                     "delivery_info": properties.get("delivery_info") or {}})  # fmt: skip
-
-
-def _next_ids(request: Context) -> list[str]:
-    steps = list(request.chain or []) + ([request.chord] if request.chord else [])
-    return [step["options"]["task_id"] for step in steps if (step.get("options") or {}).get("task_id")]
