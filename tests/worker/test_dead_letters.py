@@ -365,8 +365,10 @@ def test_a_job_that_killed_its_worker_is_replayed_once_that_is_mended(stage: Let
 
 
 def test_an_expired_job_is_replayed_on_the_worker_that_saw_it_expire(stage: LettersStage) -> None:
-    """K21: seen in the queue by the claim, and after the claim by the worker itself."""
-    stage.worker(concurrency=1, options=["--without-gossip", "--without-mingle", "--prefetch-multiplier", "4"])
+    """K21: seen in the queue by the claim, and after the claim by the worker itself. Both have left a dead letter, since the
+    setting asks for it."""
+    ahead = ["--without-gossip", "--without-mingle", "--prefetch-multiplier", "4"]
+    stage.worker(concurrency=1, options=ahead, env={"DEAD_LETTER_EXPIRED": "1"})
     early = stage.post("quick", expires=PAST)
     assert stage.await_end(early).cause == "expired"
     held = stage.send("gated", gate="g")
@@ -377,10 +379,12 @@ def test_an_expired_job_is_replayed_on_the_worker_that_saw_it_expire(stage: Lett
     stage.open("g")
     assert stage.await_end(late).cause == "expired"
     assert stage.starts(early) + stage.starts(late) == 0
+    assert [written(stage.letter_of(job_id)) for job_id in (early, late)] == [("expired", 1)] * 2
     for job_id in (early, late):
         stage.letters.replay_job(job_id, "ada")
         assert stage.await_end(job_id).state is State.COMPLETED
         assert (stage.counters(job_id), stage.starts(job_id)) == ((2, 1, 0), 1)
+        assert stage.letter_of(job_id).replayed_by == "ada"
 
 
 def stage_expiry(stage: LettersStage, job_id: str) -> float:
