@@ -96,8 +96,10 @@ class JobChannel(JobQueues):
             envelope.log_duplicate(posting, added)
             return
         run.unsent = (posting.message, posting.when)
+        points.reached("move sending")
         self.run(posting.move(self.kit.moves, run))
         run.unsent, run.moved = None, True
+        points.reached("move answered")
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:

@@ -43,6 +43,8 @@ class Settler:
         job.begun = word == "ok"
         if not job.begun:
             job.ended = True
+            if word == "lost":
+                self._held.lose(job, "it is not begun here")
             self._held.drop(job)
         return job.begun
 

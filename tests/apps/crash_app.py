@@ -56,9 +56,19 @@ def main_pid() -> int:
     return int(os.environ.get("CRASH_MAIN_PID", os.getpid()))
 
 
-def await_gate(gate: str) -> None:
-    """Wait until the test opens a gate (or, so that no process outlives a failed test for long, give up)."""
-    wait_until((folder() / f"gate-{gate}").exists, says=f"gate {gate} is open", within_s=60)
+def await_gate(gate: str, run: Any = None) -> None:
+    """Wait until the test opens a gate (or, so that no process outlives a failed test for long, give up). Write down when
+    the run is told to stop meanwhile, and go on waiting."""
+    told = run is None
+
+    def is_open() -> bool:
+        nonlocal told
+        if not told and run.cancelled:
+            told = True
+            note("told", id=run.id, reason=run.cancel_reason)
+        return (folder() / f"gate-{gate}").exists()
+
+    wait_until(is_open, says=f"gate {gate} is open", within_s=60)
 
 
 # -- jobs -----------------------------------------------------------------------------------------------------------------
@@ -68,7 +78,7 @@ def await_gate(gate: str) -> None:
 def hold(gate: str, each: bool = False) -> str:
     """Wait for a gate; with `each` every run has one of its own, `<gate>1` for the first."""
     run = begin()
-    await_gate(f"{gate}{run.attempts_started}" if each else gate)
+    await_gate(f"{gate}{run.attempts_started}" if each else gate, run)
     note("end", id=run.id)
     return "held"
 
@@ -140,13 +150,21 @@ def _at(point: str, nth: int, act: Callable[[], None]) -> Callable[[str], None]:
 
     def watcher(reached: str) -> None:
         nonlocal seen
-        if reached == point:
-            seen += 1
-            if seen == nth:
-                note("point", point=point)
-                act()
+        seen += reached == point
+        if reached == point and seen == nth and _first_here(point):
+            note("point", point=point)
+            act()
 
     return watcher
+
+
+def _first_here(point: str) -> bool:
+    """Whether no process has come by before: a child that is forked anew begins to count at none."""
+    try:
+        (folder() / f"been at {point}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _kill() -> None:
@@ -162,12 +180,19 @@ def _hang() -> None:
     await_gate("hang")
 
 
+def _break() -> None:
+    raise RuntimeError("broken on purpose")
+
+
 def _watch_from_environment() -> None:
     """`CRASH_AT=kill:settle sent:2` kills this process when it reaches that point for the second time."""
     action, _, where = os.environ.get("CRASH_AT", "").partition(":")
     if action:
         point, _, nth = where.partition(":")
-        points.watch(_at(point, int(nth or 1), {"kill": _kill, "freeze": _freeze, "hang": _hang}[action]))
+        points.watch(_at(point, int(nth or 1), _ACTIONS[action]))
+
+
+_ACTIONS = {"kill": _kill, "freeze": _freeze, "hang": _hang, "break": _break}
 
 
 @signals.celeryd_init.connect

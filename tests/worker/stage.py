@@ -124,6 +124,10 @@ class Stage:
         found = self.census.events(queue or self.queue)
         return [event.kind for event in found if event.job_id == job_id]
 
+    def snapshot(self, job_id: str) -> tuple[Any, ...]:
+        """All that Redis keeps of a job: its record, its history, its events."""
+        return self.job(job_id), self.census.runs(job_id), self.trace(job_id)
+
     def counters(self, job_id: str) -> tuple[int, int, int]:
         """attempts_made, attempts_started, stalled_count."""
         job = self.job(job_id)
