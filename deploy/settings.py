@@ -99,7 +99,7 @@ EXAMHALL_GRADING_BACKOFF_MS = whole_number("EXAMHALL_GRADING_BACKOFF_MS", None)
 EXAMHALL_REPORTS_DIR = os.environ.get("EXAMHALL_REPORTS_DIR", str(BASE_DIR / "var" / "reports"))
 
 # On a laptop without a mail server the worker prints what it would send.
-EMAIL_HOST = os.environ.get("EMAIL_HOST", "")
+EMAIL_HOST = os.environ.get("EMAIL_HOST", "" if DEBUG else "localhost")
 EMAIL_BACKEND = f"django.core.mail.backends.{'console' if DEBUG and not EMAIL_HOST else 'smtp'}.EmailBackend"
 EMAIL_PORT = whole_number("EMAIL_PORT", 25)
 EMAIL_TIMEOUT = 10
