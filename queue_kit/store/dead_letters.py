@@ -5,7 +5,6 @@ Times are those of Redis; nothing here is needed to run a job.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,21 +13,13 @@ from typing import Any, Final
 
 from redis import Redis
 
-from queue_kit.errors import (
-    AlreadyReplayed,
-    DeadLetterError,
-    DeadLetterNotFound,
-    JobNotFound,
-    NewerDeadLetter,
-    NoDeadLetterMatches,
-    QueueKitError,
-    WrongState,
-)
+from queue_kit.errors import DeadLetterNotFound, JobNotFound, NoDeadLetterMatches
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store import dead_letter_moves as moves
 from queue_kit.store.keys import Keys
 from queue_kit.store.ledger import Ledger
-from queue_kit.store.letters import VERSION, DeadLetter, LetterFilter, matches, open_letter
+from queue_kit.store.letters import DeadLetter, LetterFilter, matches, open_letter
+from queue_kit.store.replaying import Done, Pace, live, newer, refusal, unreadable
 
 ALL: Final = LetterFilter()
 #: What :meth:`DeadLetters.tally` counts by.
@@ -47,14 +38,6 @@ class Page:
 
     letters: list[DeadLetter]
     total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What became of one dead letter. ``error``: why it was left as it is, or ``None``."""
-
-    id: str
-    error: QueueKitError | None = None
 
 
 class DeadLetters:
@@ -89,7 +72,7 @@ class DeadLetters:
         if letter is None:
             raise DeadLetterNotFound(f"there is no dead letter {letter_id}")
         if letter.is_newer:
-            raise _newer(letter_id, str(letter.version))
+            raise newer(letter_id, str(letter.version))
         return letter
 
     def page(self, wanted: LetterFilter = ALL, *, offset: int = 0, limit: int = 100) -> Page:
@@ -160,7 +143,7 @@ class DeadLetters:
         if rate_per_s is not None and not rate_per_s > 0:
             raise ValueError("rate: a number above 0 is needed")
         at_once = _DONE_AT_ONCE if rate_per_s is None or dry_run else max(1, min(_DONE_AT_ONCE, int(rate_per_s / 100)))
-        pace = _Pace(None if dry_run else rate_per_s)
+        pace = Pace(None if dry_run else rate_per_s)
         for batch in _batches(dict.fromkeys(letter_ids), at_once):
             pace.wait(len(batch))
             yield from self._replay_batch(batch, by, dry_run)
@@ -176,7 +159,7 @@ class DeadLetters:
         if answer.outcome == "gone":
             raise JobNotFound(f"no record of a job {job_id} is kept")
         if answer.outcome != "ok":
-            raise _live(job_id, answer.outcome)
+            raise live(job_id, answer.outcome)
 
     def discard(self, letter_id: str) -> None:
         """Delete one dead letter. The job's own record stays until it is trimmed.
@@ -241,7 +224,7 @@ class DeadLetters:
 
     def _replay_batch(self, ids: Sequence[str], by: str, dry_run: bool) -> Iterator[Done]:
         facts = dict(self._fields(ids, ("version", "job", "message"), len(ids)))
-        refused = {i: _unreadable(i, version, job) for i, (version, job, _) in facts.items()}
+        refused = {i: unreadable(i, version, job) for i, (version, job, _) in facts.items()}
         calls = {
             i: moves.replay(
                 self._prefix, _text(job), moves.Fresh.of(message), by, letter_id=i, dry_run=dry_run
@@ -252,7 +235,7 @@ class DeadLetters:
         answers = dict(zip(calls, self._ledger.run_all(list(calls.values())), strict=True))
         for letter_id in ids:
             if refused[letter_id] is None:
-                yield Done(letter_id, _refusal(letter_id, _text(facts[letter_id][1]), answers[letter_id]))
+                yield Done(letter_id, refusal(letter_id, _text(facts[letter_id][1]), answers[letter_id]))
             else:
                 yield Done(letter_id, refused[letter_id])
 
@@ -263,52 +246,6 @@ def _counted(found: Iterable[dict[str, str]]) -> Tally:
         for name in COUNTED:
             counts[name][facts[name]] += 1
     return counts
-
-
-class _Pace:
-    """Lets so many a second pass; the first at once."""
-
-    def __init__(self, rate_per_s: float | None) -> None:
-        self._rate_per_s = rate_per_s
-        self._next_at = time.monotonic()
-
-    def wait(self, number: int) -> None:
-        if self._rate_per_s is not None:
-            time.sleep(max(0.0, self._next_at - time.monotonic()))
-            self._next_at = max(self._next_at, time.monotonic()) + number / self._rate_per_s
-
-
-def _unreadable(letter_id: str, version: Any, job_id: Any) -> DeadLetterError | None:
-    if job_id is None:
-        return DeadLetterNotFound(f"there is no dead letter {letter_id}")
-    written = _text(version)
-    return _newer(letter_id, written) if not written.isdecimal() or int(written) > VERSION else None
-
-
-def _newer(letter_id: str, version: str) -> NewerDeadLetter:
-    return NewerDeadLetter(
-        f"dead letter {letter_id} was written by a later version of queue_kit (record version {version}, known here: up to "
-        f"{VERSION}): use that version to read or replay it"
-    )
-
-
-def _refusal(letter_id: str, job_id: str, answer: Any) -> QueueKitError | None:
-    """Why Redis has not replayed a dead letter; ``None`` if it has."""
-    if isinstance(answer, Exception):
-        return DeadLetterError(f"dead letter {letter_id}: Redis refused the replay: {answer}")
-    if answer.outcome == "ok":
-        return None
-    if answer.outcome == "unknown":
-        return DeadLetterNotFound(f"there is no dead letter {letter_id}")
-    if answer.outcome == "replayed":
-        return AlreadyReplayed(
-            f"dead letter {letter_id} has been replayed already, by {answer.by}", answer.by, answer.at_ms
-        )
-    return _live(job_id, answer.outcome)
-
-
-def _live(job_id: str, state: str) -> WrongState:
-    return WrongState(f"job {job_id} is {state}: only one that failed or was cancelled is replayed", state)
 
 
 def _batches(items: Iterable[str], size: int) -> Iterator[list[str]]:

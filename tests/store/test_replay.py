@@ -12,8 +12,9 @@ from queue_kit.errors import AlreadyReplayed, DeadLetterNotFound, JobNotFound, N
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store import AT_ONCE, When
 from queue_kit.store.dead_letter_moves import Fresh
-from queue_kit.store.dead_letters import DeadLetters, Done
+from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import LetterFilter
+from queue_kit.store.replaying import Done
 from tests.store.desk import Desk
 from tests.support.waiting import Stopwatch
 

@@ -21,8 +21,9 @@ from queue_kit.django.conf import celery_app
 from queue_kit.django.management.progress import Progress
 from queue_kit.errors import ConfigurationError, DeadLetterError, DeadLetterNotFound, NoDeadLetterMatches
 from queue_kit.states import Cause
-from queue_kit.store.dead_letters import DeadLetters, Done
+from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import LetterFilter
+from queue_kit.store.replaying import Done
 from queue_kit.worker.letters import dead_letters
 
 SOME_REFUSED, USAGE, NOTHING, UNAVAILABLE = 1, 2, 3, 4
