@@ -52,6 +52,7 @@ class Settings:
         default=False, metadata={"sentence": "A send waits until Redis has synced the job to its disk (WAITAOF, Redis 7.2)."}
     )
     enqueue_wait_replicas: int = _number(0, 0, 16, "A send waits until so many replicas have the job.")
+    shutdown_timeout_ms: int = _number(30_000, 100, 3_600_000, "How long running jobs may go on after a worker is asked to end.")
     redis_timeout_ms: int = _number(1_000, 50, 60_000, "How long one call to Redis may take.")
     redis_retry_max_ms: int = _number(5_000, 100, 600_000, "Longest wait between attempts to reach Redis again.")
     production: bool = field(default=False, metadata={"sentence": "Refuse to start on a Redis that may evict jobs."})

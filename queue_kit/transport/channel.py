@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty
 from time import monotonic
 from typing import Any, Final, cast
@@ -255,14 +255,18 @@ class JobChannel(JobQueues):
         self._wait_s = self._after(claim)
         if not claim.jobs:
             raise Empty()
-        left = list(reversed(claim.jobs))
-        try:
-            while left:
-                self.deliver(left.pop())
-        finally:
-            for job in left:  # what stopped the delivery is not theirs
-                self._give_back(self.held.take(job, ""))
+        self._deliver_all([self.take(claimed) for claimed in claim.jobs])
         return True
+
+    def _deliver_all(self, taken: list[tuple[HeldJob, Any]]) -> None:
+        """All are held before the first is delivered: where jobs run in the main loop, that may take as long as it does."""
+        left = taken[::-1]
+        try:
+            while left and not self._leaves:
+                self._deliver(*left.pop())
+        finally:
+            for job, _ in left:  # what stopped the delivery is not theirs; from the last to the first they keep their order
+                self._give_back(job)
 
     def _usable(self, answer: Any) -> Claim:
         """The answer to a claim, unless it is none, or so old that its leases may be over before anybody renews them."""
@@ -298,8 +302,8 @@ class JobChannel(JobQueues):
         self.connection._deliver(loads(item), queue)
         return True
 
-    def deliver(self, claimed: Claimed) -> None:
-        """Hand a claimed job to the consumer of its queue; what cannot even be read fails as malformed."""
+    def take(self, claimed: Claimed) -> tuple[HeldJob, Any]:
+        """Hold a claimed job, and read its message; what cannot even be read fails as malformed."""
         try:
             message = envelope.open_message(claimed)
         except Exception as error:  # noqa: BLE001 - whatever it is, this job cannot be read and the worker goes on
@@ -309,15 +313,30 @@ class JobChannel(JobQueues):
                 error_class=type(error).__name__, tell=True,
             )  # fmt: skip
             self.held.settle(job, call, envelope.ignore_answer)
-            return
-        job = self.held.take(claimed, str((message.get("headers") or {}).get("task", "")))
+            return job, None
+        return self.held.take(claimed, str((message.get("headers") or {}).get("task", ""))), message
+
+    def _deliver(self, job: HeldJob, message: Any) -> None:
+        """Hand a job to the consumer of its queue, unless it has ended or nobody consumes that queue any more."""
         points.reached("job taken")
-        if self._closing or claimed.queue not in self.connection._callbacks:
+        if job.claimed.queue not in self.connection._callbacks:
             self._give_back(job)
-        else:
-            self.connection._deliver(message, claimed.queue)
+        elif not job.ended:
+            self.connection._deliver(message, job.claimed.queue)
+
+    @property
+    def _leaves(self) -> bool:
+        return bool(self._closing) or self.held.draining
+
+    def end_claim(self) -> None:
+        """Read the answer to a claim that is under way, if one is."""
+        if self._in_poll and self._asked:
+            with suppress(Empty, *self.connection_errors):
+                self._brpop_read()
 
     def _give_back(self, job: HeldJob) -> None:
+        if job.ended:
+            return
         call = self.kit.moves.release(job.claimed.id, job.claimed.token)
         self.held.settle(job, call, envelope.ignore_answer)
 

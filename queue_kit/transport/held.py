@@ -33,6 +33,7 @@ class HeldJob:
     name: str
     suspect: bool
     begun: bool
+    beginning: bool = False
     ended: bool = False
     lost: bool = False
     cancel: str = ""
@@ -60,6 +61,8 @@ class Held:
         self.slots: Callable[[], int] = lambda: 1
         self.wake: Callable[[], None] = lambda: None
         self.may_reserve = False
+        self.draining = False  # the worker ends: nothing more is taken
+        self.forced = False  # and its time is over
         self.refused = ""  # why nothing may be claimed from this server
         self.ledger: Callable[[], Ledger] = _no_ledger
         self.beat_at = time.monotonic()
@@ -123,7 +126,7 @@ class Held:
         """What a claim may take now. ``prefetch`` 0 stands for no limit, which is bounded by the slots."""
         live, slots = self.live(), self.slots()
         most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
-        limit = 0 if self.refused else most - len(live)
+        limit = 0 if self.refused or self.draining else most - len(live)
         begin = slots - sum(job.begun for job in live)
         suspects = self._max_suspects - sum(job.suspect for job in live)
         return Room(max(0, limit), max(0, begin), max(0, suspects), frozenset(job.claimed.id for job in live))
@@ -143,6 +146,11 @@ class Held:
         self._pending.append(Pending(call, answered))
         points.reached("settle queued")
         self.wake()
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether settles wait to be sent, whenever that may be."""
+        return bool(self._pending)
 
     @property
     def has_pending(self) -> bool:

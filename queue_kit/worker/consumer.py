@@ -12,6 +12,7 @@ from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, NotRegistered
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
+from celery.utils.threads import bound_open_broker_sockets
 from celery.worker.consumer import Consumer as StockConsumer
 from celery.worker.state import maybe_shutdown
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -79,6 +80,15 @@ class Consumer(StockConsumer):
         processes = getattr(self.pool, "_pool", None)
         if processes is not None and hasattr(processes, "maintain_pool"):
             hub.call_repeatedly(_LOOK_S, processes.maintain_pool)
+
+    def stop(self) -> None:
+        """Leave the loop. A claim under way is read now and its jobs go back: nobody would look for it before the pool ends."""
+        connection = self.connection
+        if connection is not None:
+            bound_open_broker_sockets(connection, self.kit.settings.redis_timeout_ms / 1000)
+            for channel in list(connection.transport.cycle._channels):
+                channel.end_claim()
+        super().stop()
 
     def on_close(self) -> None:
         """A connection is gone. What runs, what is in line and its leases belong to the worker: nothing is dropped."""

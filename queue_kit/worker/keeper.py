@@ -40,7 +40,7 @@ class Keeper(Role):
         if now - self._renewed_at >= self._renewal_s - self._every_s / 2 and self._loop_lives(now):
             self.renew()
             self._renewed_at = now
-        if self._held.stale_pending(self._every_s):
+        if self._held.stale_pending(0.0 if self._held.draining else self._every_s):
             settle_all(self._held, self.ledger)
 
     def flush(self) -> None:
@@ -86,7 +86,8 @@ class Keeper(Role):
 
     def _loop_lives(self, now: float) -> bool:
         """Whether the main loop has shown itself within a lease; where jobs run inside it, a running job counts."""
-        lives = self.busy() or may_renew((now - self._held.beat_at) * 1000, self._moves.lease_ms)
+        # A worker that ends has left its loop, and has a deadline of its own.
+        lives = self._held.draining or self.busy() or may_renew((now - self._held.beat_at) * 1000, self._moves.lease_ms)
         if not lives and not self._told_hung:
             logger.error("the main loop has not moved for longer than a lease: its leases are no longer renewed")
         self._told_hung = not lives

@@ -236,8 +236,8 @@ class JobRequest(StockRequest):
 
     def _on_lost(self, error: BaseException) -> None:
         """The process that ran the job is gone: a stall, unless our own shutdown took it."""
-        if self._already_cancelled or state.should_terminate:
-            return self._settle_once(self.settler.release)
+        if self._already_cancelled or state.should_terminate or self._app.queue_kit.held.forced:
+            return self._settle_once(self.settler.hand_back)
         logger.warning("the process that ran %s[%s] was lost: %s", self.name, self.id, error)
         self._settle_once(self.settler.stall)
 

@@ -26,6 +26,11 @@ def _originals() -> tuple[Any, Any]:
     return start, allocate
 
 
+def new_lock() -> Any:
+    """A lock that holds up its thread alone, under gevent too."""
+    return _originals()[1]()
+
+
 class Role:
     """Calls :meth:`tick` every ``every_s`` seconds until stopped; an error of Redis is told once, until it is over."""
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from redis.exceptions import RedisError
 
+from queue_kit.errors import JobLostError
 from queue_kit.rules.outcome import GIVEN_BACK, Failure, Release
+from queue_kit.states import Cause
 from queue_kit.store import Call, Message, When
 from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
 
 logger = logging.getLogger(__name__)
+
+_HANDED_BACK: Final = Release("its worker was shut down")
+_LOST: Final = Failure(
+    JobLostError.__name__, "its worker was shut down while it ran, and it may run at most once", "", Cause.LOST, False
+)  # fmt: skip
 
 
 class Settler:
@@ -30,8 +37,18 @@ class Settler:
         """
         if job.cancel and not job.ended:
             self.cancel(job, job.cancel, tell=True)
-        if job.ended or (job.begun and (time.monotonic() - job.renewed_at) * 1000 < self._moves.lease_ms / 2):
-            return not job.ended
+        job.beginning = True  # before the look at `draining`: a shutdown sets that first, and then looks at this
+        try:
+            return not job.ended and self._may_begin(job)
+        finally:
+            job.beginning = False
+
+    def _may_begin(self, job: HeldJob) -> bool:
+        if self._held.draining:
+            self.release(job)
+            return False
+        if job.begun and (time.monotonic() - job.renewed_at) * 1000 < self._moves.lease_ms / 2:
+            return True
         try:
             word, _ = self._held.ledger().run(
                 self._moves.begin(job.claimed.id, job.claimed.token, job.name in self._held.traits.once)
@@ -72,6 +89,13 @@ class Settler:
             job.claimed.id, job.claimed.token, side=side, delay_ms=how.delay_ms, hold_ms=how.hold_ms, reason=how.reason
         )
         self._send(job, call)
+
+    def hand_back(self, job: HeldJob) -> None:
+        """The worker ends before the run does. A task that runs at most once has failed by that."""
+        if job.begun and job.name in self._held.traits.once:
+            self.fail(job, _LOST, tell=True)
+        else:
+            self.release(job, how=_HANDED_BACK)
 
     def stall(self, job: HeldJob) -> None:
         """The process that ran the job is gone."""

@@ -24,6 +24,7 @@ from queue_kit.worker.reaper import Reaper
 from queue_kit.worker.refusals import check_worker
 from queue_kit.worker.role import Role
 from queue_kit.worker.server import Guard, end_boot, explain
+from queue_kit.worker.shutdown import Shutdown
 from queue_kit.worker.teller import Teller
 from queue_kit.worker.trace import prepare_task
 
@@ -52,6 +53,7 @@ class Roles(bootsteps.StartStopStep):
         self._keeper = Keeper(self._open_client, self._kit, self._held, self.counts)
         self._burials = DeadLetterHandler(self._open_client, self._kit, self.counts)
         self._held.on_unwritten = self._burials.unwritten
+        self.shutdown = Shutdown(self._open_client, self._kit, self._held, worker, self._burials.flush)
         self._guard = Guard(self._open_client, settings, self._held)
         self._roles: list[Role] = [
             self._keeper,
@@ -71,13 +73,24 @@ class Roles(bootsteps.StartStopStep):
         signals.worker_shutdown.connect(self._on_worker_shutdown, weak=False)
 
     def start(self, worker: Any) -> None:
-        """Nothing yet: the roles start with the first connection."""
+        """Be ready to end; the other roles start with the first connection."""
+        self.shutdown.listen()
+        self.shutdown.start()
         in_main_loop = type(worker.pool).__module__ in ("celery.concurrency.solo", "celery.concurrency.gevent")
         if in_main_loop:
             self._keeper.busy = lambda: any(_is_within_its_limit(request) for request in list(state.active_requests))
 
     def _count_lost(self, job: HeldJob) -> None:
         self.counts.add(LEASE_LOST, job.claimed.queue, job.name)
+
+    def close(self, worker: Any) -> None:
+        """The worker ends, by whichever of Celery's ways."""
+        self.shutdown.begin()
+
+    def terminate(self, worker: Any) -> None:
+        """It ends without waiting for the pool."""
+        self.shutdown.hurry()
+        self.shutdown.finish()
 
     def stop(self, worker: Any) -> None:
         """Nothing yet: the pool may still be running jobs."""
@@ -122,6 +135,7 @@ class Roles(bootsteps.StartStopStep):
 
     def _on_worker_shutdown(self, sender: Any = None, **kwargs: Any) -> None:
         signals.worker_shutdown.disconnect(self._on_worker_shutdown)
+        self.shutdown.finish()
         if self._started:
             for role in reversed(self._roles):
                 role.stop()
