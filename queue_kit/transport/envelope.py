@@ -140,8 +140,8 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
             _take_over(claimed.id, headers, properties)
         if _instant_ms(headers.get("eta")) is not None:
             headers["eta"] = None  # it has passed: the job waited in Redis, and must not wait again in this worker
-        if not claimed.expires:
-            headers["expires"] = None
+        if not claimed.expires and _instant_ms(headers.get("expires")) is not None:
+            headers["expires"] = None  # replayed; one that is no instant stays, for the worker to refuse it by name
     return message
 
 

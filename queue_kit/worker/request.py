@@ -12,6 +12,7 @@ from billiard.einfo import ExceptionInfo
 from celery import signals
 from celery.exceptions import (
     Ignore,
+    InvalidTaskError,
     Reject,
     Retry,
     TaskRevokedError,
@@ -73,6 +74,8 @@ class JobRequest(StockRequest):
         self.job = self._app.queue_kit.held.get(message.delivery_tag)
         if self.job is not None:
             self.settler = Settler(self._app.queue_kit, self._app.queue_kit.held)
+            if not isinstance(self.args, list | tuple) or not isinstance(self.kwargs, dict):
+                raise InvalidTaskError("its arguments are not a list and a mapping")  # which Celery would call a success
 
     @property
     def policy(self) -> RetryPolicy | None:

@@ -13,7 +13,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from celery import Celery, Task
+from billiard import process
+from celery import Celery, Task, shared_task, signals
 from celery.worker.control import inspect_command
 
 from queue_kit import current_job, fixed, install, job
@@ -81,6 +82,36 @@ def leave(code: int = 3) -> None:
     """End the process, as a library that was written for scripts does."""
     note("exit")
     sys.exit(code)
+
+
+@job("traps.overrun", attempts=2, backoff=fixed(0), time_limit=1)
+def overrun() -> None:
+    """Pass the hard time limit in a wait that nothing but a kill ends."""
+    note("overrun")
+    await_gate("never")
+
+
+@shared_task(name="traps.plain")
+def plain(kind: str = "") -> str:
+    """A task of stock Celery, which asks for nothing."""
+    note(f"plain {kind}")
+    if kind == "memory":
+        raise MemoryError
+    if kind == "exit":
+        sys.exit(1)
+    return kind
+
+
+@signals.task_failure.connect
+def note_failure(sender: Any, task_id: str, **kwargs: Any) -> None:
+    """Write down each time that Celery says that a task has failed, and in which process."""
+    where = "child" if multiprocessing_parent() else "main"
+    note(f"task_failure {sender.name} {task_id} {where}")
+
+
+def multiprocessing_parent() -> bool:
+    """Whether this is a child of the prefork pool."""
+    return type(process.current_process()).__name__ != "_MainProcess"
 
 
 @inspect_command()  # type: ignore[untyped-decorator]
