@@ -20,6 +20,7 @@ class Trip:
     def __init__(self, ids: Sequence[str], call: Callable[[int, bool], Call[Any]]) -> None:
         self._ids, self._call = ids, call
         self._answers: list[Any] = [_UNKNOWN] * len(ids)
+        self._made: list[Call[Any] | None] = [None] * len(ids)
         self._sent = False
         self.trouble: Exception | None = None
         self.unconfirmed = ""
@@ -29,6 +30,8 @@ class Trip:
         due = [index for index, answer in enumerate(self._answers) if answer is _UNKNOWN or _is_of_no_primary(answer)]
         answers: list[Any] = []
         calls = [self._call(index, self._sent) for index in due]
+        for index, call in zip(due, calls, strict=True):
+            self._made[index] = call
         self._sent = True
         try:
             line.make(calls, until, answers)
@@ -59,7 +62,8 @@ class Trip:
             return unavailable(job_id, "no", answer)
         if self.unconfirmed:
             return unavailable(job_id, "unknown", self.unconfirmed)
-        return self._call(index, False).read(answer)
+        made = self._made[index]
+        return made.read(answer) if made is not None else answer
 
     def results(self) -> list[Any]:
         """The same of each move, in order."""

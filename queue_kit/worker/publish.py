@@ -22,6 +22,7 @@ from queue_kit.transport.connection import connection_class
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
 from queue_kit.worker import options as job_options
+from queue_kit.worker.brief import brief_repr
 from queue_kit.worker.lineage import name_callbacks
 from queue_kit.worker.producer import JobProducer
 from queue_kit.worker.refusals import check_sender
@@ -50,10 +51,15 @@ _Host: Any = object
 class _JobAMQP(_Host):
     kit: Kit
     _rtable: list[Any]
+    argsrepr_maxsize: int
+    kwargsrepr_maxsize: int
+    _packing: tuple[str, str | None]
 
     def as_task_v2(self, task_id: str, name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         countdown = more[0] if more else options.get("countdown")
         kwargs = self._checked(task_id, name, args, kwargs)
+        options.setdefault("argsrepr", brief_repr(args, "()", self.argsrepr_maxsize))
+        options.setdefault("kwargsrepr", brief_repr(kwargs, "{}", self.kwargsrepr_maxsize))
         message = super().as_task_v2(task_id, name, args, kwargs, *more, **options)
         if countdown is not None:
             message.properties[PROPERTY] = {"delay_ms": max(0, round(float(countdown) * 1000))}
@@ -78,7 +84,8 @@ class _JobAMQP(_Host):
     def _create_task_sender(self) -> Callable[..., Any]:
         """Asked for at the first send, which is refused as long as this is."""
         check_sender(self.app)
-        stock = super()._create_task_sender()
+        stock, conf = super()._create_task_sender(), self.app.conf
+        self._packing = conf.task_serializer, conf.task_compression
 
         def send_task_message(producer: Any, name: str, message: Any, queue: Any = None, **options: Any) -> Any:
             target = None if _NEEDS_KOMBU.intersection(options) else self._direct_queue(queue)
@@ -114,9 +121,8 @@ class _JobAMQP(_Host):
         task = self.app._tasks.get(name)
         unique = job_options.take(options, headers, task, name, body[_EMBED])
         told = {"sender": name, "body": body, "headers": headers, "exchange": "", "routing_key": queue}
-        how = options.pop("serializer", None) or self.app.conf.task_serializer, (
-            options.pop("compression", None) or self.app.conf.task_compression
-        )
+        serializer, compression = self._packing
+        how = options.pop("serializer", None) or serializer, options.pop("compression", None) or compression
         for option in _MEANS_NOTHING_HERE:
             options.pop(option, None)
         properties.update((key, value) for key, value in options.items() if value is not None)

@@ -7,6 +7,7 @@ its answer.
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import struct
 import threading
@@ -31,7 +32,7 @@ class TcpProxy:
         self._lock = threading.Lock()
         self._flowing = threading.Event()
         self._flowing.set()
-        self._losing = False
+        self._losing = 0.0
         self._words: dict[bytes, bytes] = {}
 
     def __enter__(self) -> TcpProxy:
@@ -70,7 +71,7 @@ class TcpProxy:
 
     def restore(self) -> None:
         """Undo `cut`, `stall`, `lose_answers` and `alter_answers`."""
-        self._losing = False
+        self._losing = 0.0
         self._words = {}
         self.resume()
         if self._listener is None:
@@ -94,10 +95,10 @@ class TcpProxy:
         """Undo `stall`; what was held back arrives."""
         self._flowing.set()
 
-    def lose_answers(self) -> None:
-        """Bring each request to Redis, then reset the connection in place of its answer, until `restore`: the caller
-        cannot know whether it was carried out."""
-        self._losing = True
+    def lose_answers(self, most: float = math.inf) -> None:
+        """Bring each request to Redis, then reset the connection in place of its answer, so many times or until
+        `restore`: the caller cannot know whether it was carried out."""
+        self._losing = most
 
     def alter_answers(self, words: dict[bytes, bytes]) -> None:
         """Put other words of the same length into the answers, until `restore`: a server that says it is an older one."""
@@ -137,7 +138,8 @@ class TcpProxy:
         with contextlib.suppress(OSError):
             while chunk := source.recv(CHUNK_BYTES):
                 self._flowing.wait()
-                if answers and self._losing:
+                if answers and self._losing > 0:
+                    self._losing -= 1
                     break
                 sink.sendall(self._altered(chunk) if answers else chunk)
         with self._lock:
