@@ -62,7 +62,7 @@ class DeadLetterHandler(Role):
         super().__init__(open_client, _FIRST_LOOK_S)
         self._settings, self._kit, self._counts = kit.settings, kit, counts
         self._patience_s = 2 * kit.moves.lease_ms / 1000 + 5
-        self._told: dict[str, _Told] = {}  # any thread adds, this role's alone takes out
+        self._told: dict[str, _Told] = {}  # any thread may add to it and take out
         self._pid = os.getpid()
 
     def start(self) -> None:
@@ -76,17 +76,17 @@ class DeadLetterHandler(Role):
         super().stop(within_s)
 
     def flush(self) -> None:
-        """Look up all that was told, once more; after the last settle has been sent."""
-        if self._told:
-            try:
-                self._look(list(self._told))
-            except (RedisError, OSError) as error:
-                logger.warning("%d failures were not looked up before the end: %s", len(self._told), error)
+        """Look up all that was told, once more; after the last settle has been sent. Any thread may call it, also twice."""
+        told = dict(self._told)
+        try:
+            self._look(told)
+        except (RedisError, OSError) as error:
+            logger.warning("%d failures were not looked up before the end: %s", len(told), error)
 
     def tick(self) -> None:
         """Look up what is due."""
         now = monotonic()
-        self._look([job_id for job_id, told in list(self._told.items()) if told.look_at <= now])
+        self._look({job_id: told for job_id, told in dict(self._told).items() if told.look_at <= now})
 
     # -- what it is told ----------------------------------------------------------------------------------------------
 
@@ -137,12 +137,13 @@ class DeadLetterHandler(Role):
 
     # -- what it does -------------------------------------------------------------------------------------------------
 
-    def _look(self, job_ids: list[str]) -> None:
+    def _look(self, told: dict[str, _Told]) -> None:
+        job_ids = list(told)
         for start in range(0, len(job_ids), _AT_ONCE):
             batch = job_ids[start : start + _AT_ONCE]
-            answers = self.ledger.run_all([self._bury(job_id, self._told[job_id].failure) for job_id in batch])
+            answers = self.ledger.run_all([self._bury(job_id, told[job_id].failure) for job_id in batch])
             for job_id, answer in zip(batch, answers, strict=True):
-                self._read(job_id, answer)
+                self._read(job_id, told[job_id], answer)
 
     def _bury(self, job_id: str, failure: Failure) -> Any:
         settings = self._settings
@@ -151,15 +152,15 @@ class DeadLetterHandler(Role):
             reason=failure.reason.removeprefix(": "), error_class=failure.error_class, stack=failure.stack,
         )  # fmt: skip
 
-    def _read(self, job_id: str, answer: Settled | Exception) -> None:
+    def _read(self, job_id: str, told: _Told, answer: Settled | Exception) -> None:
         """Forget a failure that has its record, or leaves none; look again at the others."""
-        now, told = monotonic(), self._told[job_id]
+        now = monotonic()
         outcome = "unwritten" if isinstance(answer, Exception) else answer.outcome
         if outcome == "unwritten":
             told.look_at, told.pause_s = now + told.pause_s, min(_LONGEST_PAUSE_S, 2 * told.pause_s)
         elif outcome == "live" and now < told.until:
             told.look_at = now + _FIRST_LOOK_S
         else:
-            del self._told[job_id]
+            self._told.pop(job_id, None)
         if outcome == "buried":
             logger.warning("job %s has its dead letter now: none was written when it ended", job_id)
