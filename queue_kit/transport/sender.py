@@ -25,7 +25,7 @@ from queue_kit.transport.trip import Trip, unavailable
 #: Jobs in one trip: enough that the trip itself costs nothing, few enough that Redis serves others in between.
 CHUNK: Final = 1000
 #: Kept back from a wait for disk or replica, so that its answer arrives in time.
-_MARGIN_MS: Final = 30
+_MARGIN_MS: Final = 100
 
 
 class Sender:

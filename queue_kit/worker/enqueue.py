@@ -12,6 +12,7 @@ from queue_kit.policy import Backoff
 from queue_kit.rules.backoff import LONGEST_MS
 from queue_kit.store.moves import Added
 from queue_kit.worker.apps import app_with_queue_kit
+from queue_kit.worker.options import check_job_id
 from queue_kit.worker.producer import Collector
 
 _OPTIONS: Final = (
@@ -142,7 +143,7 @@ def _as_celery_has_them(options: dict[str, Any]) -> dict[str, Any]:
     _check_range("delay_ms", given.get("delay_ms"), LONGEST_MS)
     _check_range("priority", given.get("priority"), 9)
     if "job_id" in given:
-        given["task_id"] = given.pop("job_id")
+        given["task_id"] = check_job_id(given.pop("job_id"))
     if "delay_ms" in given:
         given["countdown"] = given.pop("delay_ms") / 1000
     return given

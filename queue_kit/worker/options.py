@@ -37,7 +37,7 @@ def take(options: dict[str, Any], headers: dict[str, Any], task: Any, name: str,
 
     :param task: the task of this name, if it is known here. What a job means that is not is left to its worker.
     :raises ValueError: for a value out of range, naming the option.
-    :raises UnsupportedOperation: a member of a group or chord with a key: the chord would wait for it for ever.
+    :raises UnsupportedOperation: a member of a group, chord or chain with a key: others would wait for it for ever.
     :raises TypeError: an option that the job does not know; says which is close.
     """
     ours = {option: options.pop(option) for option in _OURS if options.get(option) is not None}
@@ -53,8 +53,8 @@ def take(options: dict[str, Any], headers: dict[str, Any], task: Any, name: str,
     return unique
 
 
-def check_job_id(job_id: Any) -> None:
-    """Refuse an id that no record could have.
+def check_job_id(job_id: Any) -> str:
+    """An id as it was given, unless no record could have it.
 
     :raises ValueError: says what an id may be.
     """
@@ -62,6 +62,7 @@ def check_job_id(job_id: Any) -> None:
         raise ValueError("job_id: a text of 1 to 500 characters is needed")
     if job_id.rpartition(":")[2] in ("runs", "log"):
         raise ValueError("job_id: it may not end in :runs or :log, which are names of parts of a job")
+    return job_id
 
 
 def pack(
@@ -111,6 +112,8 @@ def _refuse_in_canvas(name: str, headers: Mapping[str, Any], embed: Mapping[str,
         raise UnsupportedOperation(f"{name}: idempotency_key: a member of a group or chord cannot be deduplicated")
     if embed.get("chord"):
         raise UnsupportedOperation(f"{name}: idempotency_key: a chord that waits for this job would wait for ever")
+    if embed.get("chain"):
+        raise UnsupportedOperation(f"{name}: idempotency_key: the rest of the chain would never run; key its last step")
 
 
 def _unique(ours: Mapping[str, Any]) -> Unique | None:

@@ -73,6 +73,8 @@ class _Book:
             return True
         if key.startswith(f"{self._prefix}:job:"):
             return self._job_is_kept(key.removeprefix(f"{self._prefix}:job:"))
+        if key.startswith(f"{self._prefix}:dedup:"):
+            return self._job_is_kept(cast(str, self._client.hget(key, "id")))
         return key.removeprefix(f"{self._prefix}:dead:") in self._dead
 
     def _job_is_kept(self, rest: str) -> bool:
