@@ -5,9 +5,15 @@ The second send of an id is answered ``duplicated``, so a step that was sent bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 from uuid import UUID, uuid5
+
+from celery import canvas
+from kombu.utils.uuid import uuid
 
 _NAMESPACE = UUID("6f1d3c52-7f0a-4a5e-9a55-0c7d4f9b8e21")
 
@@ -15,6 +21,40 @@ _NAMESPACE = UUID("6f1d3c52-7f0a-4a5e-9a55-0c7d4f9b8e21")
 def derived(job_id: str, place: str) -> str:
     """The id of what ``job_id`` sends at ``place``; the same in every run."""
     return str(uuid5(_NAMESPACE, f"{job_id}/{place}"))
+
+
+_new_ids: ContextVar[Iterator[str] | None] = ContextVar("_new_ids", default=None)
+
+
+def _new_id() -> str:
+    source = _new_ids.get()
+    return uuid() if source is None else next(source)
+
+
+def attend_canvas() -> None:
+    """Let Celery's canvas ask here when it makes up an id; outside of :func:`naming` it gets a new one, as ever."""
+    canvas.uuid = _new_id
+
+
+@contextmanager
+def naming(job_id: str, place: str) -> Iterator[None]:
+    """While this lasts, ids that Celery's canvas makes up follow from a job and a place.
+
+    Ids of tasks can be given beforehand; that of a chord's header, by which its parts are counted, is lost at each copy.
+    """
+    token = _new_ids.set(derived(job_id, f"{place}/new/{number}") for number in itertools.count())
+    try:
+        yield
+    finally:
+        _new_ids.reset(token)
+
+
+def name_sent(publish: Any, job_id: str) -> AbstractContextManager[None]:
+    """:func:`naming` for what a finished run sends on; ``publish`` is the bound method of a signature."""
+    signature = getattr(publish, "__self__", None) or {}
+    parts = (signature.get("kwargs") or {}).get("tasks") or ()
+    ids = [str((part.get("options") or {}).get("task_id")) for part in (signature, *parts)]
+    return naming(job_id, "sent/" + "/".join(ids))
 
 
 def name_callbacks(job_id: str, callbacks: Iterable[Any]) -> list[Any]:
@@ -45,11 +85,29 @@ def _name_parts(kwargs: dict[str, Any], job_id: str, place: str) -> dict[str, An
     return kwargs
 
 
-def name_replacement(signature: Any, job_id: str, turn: str) -> Any:
-    """A copy of the signature that replaces ``job_id``: its last step takes the job's own id, the others derived ones."""
-    named = name_steps(signature, job_id, f"replace/{turn}")
-    _hand_on(named, job_id)
+def name_replacement(signature: Any, job_id: str, nesting: int, replays: int, collect: Any) -> Any:
+    """A copy of the signature that replaces ``job_id``: its last step takes the job's own id, the others derived ones.
+
+    ``nesting`` is how often the job has replaced itself before. ``collect`` is the task that Celery puts behind a group, to make
+    one result of many.
+    """
+    named = name_steps(_with_one_end(signature, collect), job_id, f"replace/{nesting}/{replays}")
+    _hand_on(named, job_id, nesting + 1)
     return named
+
+
+def _with_one_end(signature: Any, collect: Any) -> Any:
+    """A copy that ends in one task. Celery sees to it where a group is last in a chain, not where a chord stands before it."""
+    kind = signature.get("subtask_type")
+    if kind == "group" and "chord" not in signature["options"]:  # that one Celery refuses
+        return signature | collect
+    if kind == "chain" and signature.tasks:
+        signature = signature.clone()
+        signature.tasks = [*signature.tasks[:-1], _with_one_end(signature.tasks[-1], collect)]
+    elif kind == "chord":
+        signature = signature.clone()
+        signature.body = _with_one_end(signature.body, collect)
+    return signature
 
 
 def replaced_by(embed: Mapping[str, Any] | None) -> list[tuple[str, int]]:
@@ -64,13 +122,14 @@ def replaced_by(embed: Mapping[str, Any] | None) -> list[tuple[str, int]]:
     return [(str(job_id), nesting) for job_id, nesting in named if job_id and nesting]
 
 
-def _hand_on(signature: Any, job_id: str) -> None:
-    kind = signature.get("subtask_type")
-    if kind == "chain" and signature["kwargs"].get("tasks"):
-        signature["options"].pop("task_id", None)
-        _hand_on(signature["kwargs"]["tasks"][-1], job_id)
+def _hand_on(signature: Any, job_id: str, nesting: int) -> None:
+    """Give the last step the job's id, and the sign by which it is known as what replaces the job, and not as a duplicate."""
+    kind, kwargs, options = signature.get("subtask_type"), signature["kwargs"], signature["options"]
+    if kind == "chain" and kwargs.get("tasks"):
+        options.pop("task_id", None)
+        _hand_on(kwargs["tasks"][-1], job_id, nesting)
     elif kind == "chord":
-        signature["options"].pop("task_id", None)
-        _hand_on(signature["kwargs"]["body"], job_id)
-    elif kind != "group":  # Celery gives a group a body of its own, which takes the id
-        signature["options"]["task_id"] = job_id
+        options.pop("task_id", None)
+        _hand_on(kwargs["body"], job_id, nesting)
+    else:
+        options.update(task_id=job_id, replaced_task_nesting=nesting)

@@ -23,7 +23,7 @@ from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
 from queue_kit.worker import options as job_options
 from queue_kit.worker.brief import brief_repr
-from queue_kit.worker.lineage import name_callbacks
+from queue_kit.worker.lineage import name_callbacks, name_sent
 from queue_kit.worker.producer import JobProducer
 from queue_kit.worker.refusals import check_sender
 
@@ -76,6 +76,14 @@ class _JobAMQP(_Host):
         if declared is None or task_id in self.kit.running or _callback_publish_retry.get():
             return kwargs
         return declared.check(args, kwargs)
+
+    def _retry_publish(self, publish: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Send a callback or the next step of a run that has done its work."""
+        task = self.app.current_worker_task
+        if task is None or task.request.id not in self.kit.running:
+            return super()._retry_publish(publish, *args, **kwargs)
+        with name_sent(publish, task.request.id):
+            return super()._retry_publish(publish, *args, **kwargs)
 
     def flush_routes(self) -> None:
         super().flush_routes()

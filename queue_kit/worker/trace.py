@@ -23,7 +23,7 @@ from queue_kit.transport.kit import Kit, Run
 from queue_kit.transport.stops import Stop
 from queue_kit.worker.deadline import watch
 from queue_kit.worker.failure import failure_of
-from queue_kit.worker.lineage import name_replacement
+from queue_kit.worker.lineage import attend_canvas, name_replacement, naming
 from queue_kit.worker.run import govern
 from queue_kit.worker.task import adopt
 
@@ -96,6 +96,7 @@ def prepare_task(task: Any) -> None:
     if getattr(task, "_queue_kit_ready", False):
         return
     kit: Kit = task.app.queue_kit
+    attend_canvas()
     adopt(task)
     govern(task, kit)
     task.replace = MethodType(_replacing(type(task).replace, kit), task)
@@ -109,10 +110,11 @@ def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:
         run = kit.running.get(task.request.id)
         if run is None:
             return replace(task, signature)
-        replays = run.facts.get("replays", 0)
-        named = name_replacement(signature, run.id, f"{run.nesting}/{replays}")
+        replays, collect = run.facts.get("replays", 0), task.app.tasks["celery.accumulate"].s(index=0)
+        named = name_replacement(signature, run.id, run.nesting, replays, collect)
         try:
-            return replace(task, named)
+            with naming(run.id, f"replace/{run.nesting}/{replays}"):
+                return replace(task, named)
         except Ignore:
             run.replaced = not run.moved
             raise
