@@ -170,6 +170,13 @@ def by_chain_with_group(self: Task, x: int, y: int) -> Any:
 
 
 @task(bind=True)
+def by_nest(self: Task, x: int, y: int) -> Any:
+    add, total = self.app.tasks["canvas.add"], self.app.tasks["canvas.total"]
+    inner = chord([chord([add.s(x, y), add.s(1, 1)], total.s()), add.s(2, 2)], total.s())
+    return self.replace(chain(inner, chord([add.s(1), add.s(2)], total.s()), add.s(3)))
+
+
+@task(bind=True)
 def by_itself(self: Task, x: int, left: int = 2) -> Any:
     """Replace itself by itself, `left` times."""
     if left == 0:

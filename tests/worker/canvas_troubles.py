@@ -45,6 +45,7 @@ REPLACEMENTS = [
     Scenario("a task replaced by a group", lambda t: t.by_group.s(2, 3), [5, 6, 7]),
     Scenario("a task replaced by a chord", lambda t: t.by_chord.s(2, 3), 11),
     Scenario("a task replaced by a chain that ends in a group", lambda t: t.by_chain_with_group.s(1, 1), [3, 6]),
+    Scenario("a task replaced by a nest", lambda t: t.by_nest.s(1, 2), 24),
     Scenario("a task replaced by itself", lambda t: t.by_itself.s(0), 2),
     Scenario("a task replaced by replaced ones", lambda t: t.by_replaced_chain.s(1, 2), 8),
     Scenario("a task replaced by a group of replaced ones", lambda t: t.by_replaced_group.s(2, 3), [11, 11, 7]),

@@ -1,0 +1,193 @@
+"""Jobs and plain tasks that fail, retry, give way, are killed at a chosen place, and write down every start.
+
+Without it each test would have a task of its own, and what differs between two tests could be the task. What happened stands in
+the result backend's Redis, where a worker that is killed cannot lose it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any
+
+import redis
+from celery import Celery, Task, chain, chord, current_task, group, signals
+from celery.exceptions import Ignore, Reject
+
+from queue_kit import TransientError, current_job, fixed, install, job
+
+LEASE_MS, REAP_MS = 1200, 200
+TASKS: list[tuple[Any, dict[str, Any]]] = []
+
+
+def make(broker_url: str | None = None, backend_url: str | None = None, **settings: Any) -> Celery:
+    """Make an app with all plain tasks below; URLs left out come from Celery's own environment variables."""
+    app = Celery("attempts", broker=broker_url, backend=backend_url, set_as_current=False)
+    app.conf.update(result_extended=True, result_expires=600, accept_content=["json", "pickle"])
+    install(app, {"WORKER_LOCK_DURATION_MS": LEASE_MS, "WORKER_STALLED_INTERVAL_MS": REAP_MS, **settings})
+    for function, options in TASKS:
+        app.task(**{"name": f"attempts.{function.__name__}", **options})(function)
+    return app
+
+
+def task(function: Any = None, **options: Any) -> Any:
+    """Note a function to be made a plain task of every app."""
+    if function is None:
+        return lambda function: task(function, **options)
+    TASKS.append((function, options))
+    return function
+
+
+def store() -> redis.Redis:
+    """Where tasks write down what they did: the result backend's Redis."""
+    return redis.Redis.from_url(os.environ["CELERY_RESULT_BACKEND"], decode_responses=True)
+
+
+def note_start(**more: Any) -> None:
+    """Write down that the current job has begun, with what it knows of itself."""
+    run = current_job()
+    facts = {"attempts_made": run.attempts_made, "attempts_started": run.attempts_started,
+             "stalled_count": run.stalled_count, "at": time.time(), "pid": os.getpid(), **more}  # fmt: skip
+    store().rpush(f"starts:{run.id}", json.dumps(facts))
+
+
+def hold(gate: str, within_s: float = 30) -> None:
+    """Say that somebody waits at this gate, and wait until the test opens it."""
+    store().rpush(f"at:{gate}", current_job().id)
+    store().blpop([f"gate:{gate}"], timeout=within_s)
+
+
+@signals.after_task_publish.connect
+def _die_after_sending(sender: str = "", **rest: Any) -> None:
+    """Where a test has asked for it: the process is killed right after a run in it has sent the nth task of this name."""
+    if current_task and store().lpop(f"kill-after:{sender}") == "kill":
+        store().rpush("killed", os.getpid())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@signals.task_postrun.connect
+def _note_end(task_id: str = "", state: str | None = None, **rest: Any) -> None:
+    store().rpush(f"ends:{task_id}", str(state))
+
+
+# -- declared ----------------------------------------------------------------------------------------------------------
+
+
+@job("attempts.flaky", attempts=3, backoff=fixed(0))
+def flaky(fails: int = 0, text: str = "not yet") -> int:
+    """Fail as often as told, then give the number of attempts made before."""
+    note_start()
+    made = current_job().attempts_made
+    if made < fails:
+        raise TransientError(text)
+    return made
+
+
+@job("attempts.gated", attempts=3, backoff=fixed(0))
+def gated(gate: str, value: Any = None) -> Any:
+    note_start()
+    hold(gate)
+    return value
+
+
+@job("attempts.brief", attempts=3, backoff=fixed(0))
+def brief(value: Any = None, takes_s: float = 0.0) -> Any:
+    """Note how many of its kind run at the same time."""
+    running = store().incr("running")
+    note_start(running=running)
+    store().blpop(["never"], timeout=takes_s or 0.001)
+    store().decr("running")
+    return value
+
+
+# -- plain -------------------------------------------------------------------------------------------------------------
+
+
+@task
+def plain(value: Any = None) -> Any:
+    note_start()
+    return value
+
+
+@task
+def notes(label: str) -> str:
+    """Write down which jobs of this label have run."""
+    note_start()
+    store().sadd(f"noted:{label}", current_job().id)
+    return label
+
+
+@task
+def plain_fails(value: Any = None) -> None:
+    note_start()
+    raise ValueError("plain")
+
+
+@task
+def plain_gated(gate: str, value: Any = None) -> Any:
+    note_start()
+    hold(gate)
+    return value
+
+
+@task(acks_late=False)
+def at_most_once(gate: str) -> str:
+    note_start()
+    hold(gate)
+    return "done"
+
+
+@task(bind=True, max_retries=3)
+def retries(self: Task, times: int = 1, countdown: float = 0.1) -> int:
+    note_start()
+    if self.request.retries < times:
+        raise self.retry(countdown=countdown)
+    return int(self.request.retries)
+
+
+@task(bind=True, autoretry_for=(KeyError,), max_retries=3, default_retry_delay=0.1)
+def retries_itself(self: Task, times: int = 1) -> int:
+    note_start()
+    if self.request.retries < times:
+        raise KeyError("not yet")
+    return int(self.request.retries)
+
+
+@task(autoretry_for=(Exception,), max_retries=3, default_retry_delay=0)
+def refuses(requeue: bool = False) -> None:
+    note_start()
+    raise Reject("no", requeue=requeue)
+
+
+@task
+def refuses_once() -> str:
+    note_start()
+    if store().llen(f"starts:{current_job().id}") == 1:
+        raise Reject("later", requeue=True)
+    return "accepted"
+
+
+@task
+def ignores() -> None:
+    note_start()
+    raise Ignore("nothing to see")
+
+
+@task(bind=True)
+def gives_way(self: Task, to: str) -> Any:
+    """Replace itself by a canvas of the plain tasks here; all of them give 3, or a list of it."""
+    note_start()
+    give = self.app.tasks["attempts.plain"].si
+    canvases = {
+        "task": lambda: give(3),
+        "chain": lambda: chain(give(1), give(2), give(3)),
+        "group": lambda: group(give(3), give(3)),
+        "chord": lambda: chord([give(1), give(2)], give(3)),
+        "nest": lambda: chain(chord([chord([give(1), give(2)], give(3)), give(4)], give(5)), group(give(3), give(3))),
+    }
+    return self.replace(canvases[to]())
+
+
+app = make()
