@@ -60,6 +60,7 @@ class Held:
         self.traits = Traits()
         self.slots: Callable[[], int] = lambda: 1
         self.wake: Callable[[], None] = lambda: None
+        self.on_free: Callable[[], None] = lambda: None
         self.may_reserve = False
         self.draining = False  # the worker ends: nothing more is taken
         self.forced = False  # and its time is over
@@ -122,12 +123,18 @@ class Held:
         """Jobs that occupy a slot or a place in line: not settled yet."""
         return [job for job in self.jobs() if not job.ended]
 
+    @property
+    def has_free_slot(self) -> bool:
+        """Whether one more job may begin."""
+        return sum(job.begun for job in self.live()) < self.slots()
+
     def room(self, prefetch: int) -> Room:
         """What a claim may take now. ``prefetch`` 0 stands for no limit, which is bounded by the slots."""
         live, slots = self.live(), self.slots()
         most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
         limit = 0 if self.refused or self.draining else most - len(live)
-        begin = slots - sum(job.begun for job in live)
+        # What is in line comes first; what Celery's own rate limit holds back keeps no slot.
+        begin = slots - sum(job.begun or job.name not in self.traits.reserve for job in live)
         suspects = self._max_suspects - sum(job.suspect for job in live)
         return Room(max(0, limit), max(0, begin), max(0, suspects), frozenset(job.claimed.id for job in live))
 
@@ -140,6 +147,7 @@ class Held:
             answered(answer)
 
         self.post(call, over)
+        self.on_free()
 
     def post(self, call: Call[Any], answered: Callable[[Any], None] = lambda answer: None) -> None:
         """Queue a move that is sent with the settles."""

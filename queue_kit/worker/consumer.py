@@ -5,6 +5,7 @@ deletes what it cannot read.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from time import sleep
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from queue_kit.rules.outcome import Failure
 from queue_kit.states import RESERVED_QUEUE, Cause
 from queue_kit.store import Traits
 from queue_kit.transport.held import HeldJob
+from queue_kit.worker.line import Line
 from queue_kit.worker.request import JobRequest
 from queue_kit.worker.settle import Settler
 
@@ -41,7 +43,21 @@ class Consumer(StockConsumer):
         self.held = self.kit.held
         self.settler = Settler(self.kit, self.held)
         self.held.slots = lambda: self.pool.num_processes
-        self.held.may_reserve = self.controller.semaphore is not None and not self.app.conf.worker_disable_prefetch
+        self.held.may_reserve = not self.app.conf.worker_disable_prefetch
+        if self.controller.process_task == self.controller._process_task and not _runs_inline(self.pool):
+            self._form_a_line()
+
+    def _form_a_line(self) -> None:
+        """This pool has no semaphore: what is taken ahead waits here. A thread that is free takes the next job itself; a
+        greenlet leaves that to the main one, since the pool takes no other before it has ended."""
+        process: Callable[[Any], None] = self.controller.process_task
+        line = Line(self.held, process)
+        self.on_task_request = line.enter
+        self.held.on_free = line.move if self.hub is not None else lambda: self._soon(line.move)
+
+    def _soon(self, move: Callable[[], None]) -> None:
+        self._pending_operations.append(move)
+        self.held.wake()
 
     # -- connection ---------------------------------------------------------------------------------------------------
 
@@ -184,6 +200,10 @@ class Consumer(StockConsumer):
         if not job.begun and not self.settler.begin(job):
             return
         self.settler.fail(job, Failure(error_class, reason, "", cause, False), tell=True)
+
+
+def _runs_inline(pool: Any) -> bool:
+    return type(pool).__module__ == "celery.concurrency.solo"
 
 
 def _request_class(base: type) -> type:

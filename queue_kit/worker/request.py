@@ -9,7 +9,6 @@ from typing import Any
 from weakref import ref
 
 from billiard.einfo import ExceptionInfo
-from celery import signals
 from celery.exceptions import (
     Ignore,
     InvalidTaskError,
@@ -21,21 +20,18 @@ from celery.exceptions import (
     WorkerLostError,
 )  # fmt: skip
 from celery.utils.log import get_logger
-from celery.utils.serialization import get_pickled_exception
 from celery.worker import state
 from celery.worker.request import Request as StockRequest
-from kombu.utils.encoding import safe_repr
-from kombu.utils.json import dumps, loads
 
-from queue_kit.errors import JobTimeoutError
 from queue_kit.policy import RetryPolicy
-from queue_kit.rules.outcome import AGAIN, Fail, Failure, Release, decide, kind_of
+from queue_kit.rules.outcome import AGAIN, Fail, Failure, Release, decide
 from queue_kit.states import Cause
-from queue_kit.store import Message, When
+from queue_kit.store import When
 from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.held import HeldJob
 from queue_kit.worker import deadline
+from queue_kit.worker.endings import Endings
 from queue_kit.worker.failure import failure_of, unwrapped
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.run import LeaseLost
@@ -56,12 +52,10 @@ def _how_to_ask(result: Any) -> Callable[[], bool]:
     return ask or (lambda: True)
 
 
-class JobRequest(StockRequest):
+class JobRequest(Endings, StockRequest):
     """Mixed over a task's own request class. A message that is no job (a broadcast) keeps the stock behaviour."""
 
-    job: HeldJob | None = None
     acknowledged: bool
-    settler: Settler
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Celery's factory overrides two methods in the class that it makes for each task; ours are put back."""
@@ -227,9 +221,6 @@ class JobRequest(StockRequest):
         else:
             self._settle_once(self.settler.complete)
 
-    def _stopped(self, job: HeldJob) -> None:
-        self.settler.cancel(job, job.cancel or Cause.CANCELLED, tell=True)
-
     def _on_terminated(self, error: BaseException) -> None:
         """Killed by our own signal: for a revoke, else because this worker is being shut down."""
         if isinstance(error, Terminated) and not self._already_revoked and not self._already_cancelled:
@@ -239,7 +230,9 @@ class JobRequest(StockRequest):
 
     def _on_lost(self, error: BaseException) -> None:
         """The process that ran the job is gone: a stall, unless our own shutdown took it."""
-        if self._already_cancelled or state.should_terminate or self._app.queue_kit.held.forced:
+        if self._app.queue_kit.held.forced:
+            return None  # the shutdown has killed it, and hands all of them back in order
+        if self._already_cancelled or state.should_terminate:
             return self._settle_once(self.settler.hand_back)
         logger.warning("the process that ran %s[%s] was lost: %s", self.name, self.id, error)
         self._settle_once(self.settler.stall)
@@ -276,78 +269,7 @@ class JobRequest(StockRequest):
             return self._retry_here(self._next_message(), When(delay_ms=delay_ms), error, exc_info)
         self._fail(error, exc_info, self._end_of(failure, policy, made), report, stored=report.stored)
 
-    def _end_of(self, failure: Failure, policy: RetryPolicy | None, made: int) -> Fail:
-        """Why a run that will not be repeated has failed. A plain task has no attempts left once it has retried enough."""
-        if policy is None:
-            tried_again = made > 1 and self.task.max_retries is not None and made > self.task.max_retries
-            if failure.cause is Cause.EXHAUSTED and not tried_again:
-                return Fail(Cause.NON_RETRYABLE, exhausted=False)
-            return Fail(failure.cause, exhausted=tried_again)
-        end = decide(failure, made, policy.attempts)
-        if isinstance(end, Fail):
-            return end
-        # Attempts were left, but the backoff function, or an option of the task, says that the error is final.
-        return Fail(Cause.NON_RETRYABLE if failure.cause is Cause.EXHAUSTED else failure.cause, exhausted=False)
-
-    # -- endings ------------------------------------------------------------------------------------------------------
-
-    def _settle_once(self, settle: Any) -> None:
-        assert self.job is not None
-        if not self.job.ended:
-            settle(self.job)
-
-    def _next_message(self) -> Message:
-        """The job's message with one more retry counted, as ``Task.retry`` would have sent it."""
-        assert self.job is not None
-        message = loads(self.job.claimed.message)
-        message["headers"]["retries"] = (message["headers"].get("retries") or 0) + 1
-        message["headers"]["eta"] = None
-        nesting = message["headers"].get("replaced_task_nesting") or 0
-        return Message(dumps(message), self.job.claimed.queue, self.job.name, nesting)
-
-    def _retry_here(self, message: Message, when: When, error: Any, exc_info: Any) -> None:
-        """The retry that the run could not make itself."""
-        reason = failure_of(error).reason
-        cause = kind_of(type(error))
-        self._settle_once(lambda job: self.settler.retry(job, message, when, reason, cause))
-        context = self._context
-        if self.store_errors:
-            self.task.backend.mark_as_retry(self.id, error, exc_info.traceback, request=context)
-        self.send_event("task-retried", exception=safe_repr(error), traceback=str(exc_info.traceback))
-        retry = Retry(exc=error, when=(when.delay_ms or 0) / 1000)
-        self._with_context(lambda: signals.task_retry.send(self.task, request=context, reason=retry, einfo=exc_info))
-
-    def _fail(self, error: BaseException, exc_info: Any, end: Fail, report: Report, *, stored: bool) -> None:
-        failure = report.failure or failure_of(error, exc_info.traceback)
-        failure = Failure(failure.error_class, failure.message, failure.stack, end.cause, failure.retryable)
-        self._settle_once(lambda job: self.settler.fail(job, failure, exhausted=end.exhausted))
-        for job_id, nesting in replaced_by(self._payload[2]):
-            self.settler.fail_replaced(job_id, nesting, failure)
-        if not stored:
-            self._tell_failure(error, exc_info)
-        self.send_event(
-            "task-failed", exception=safe_repr(get_pickled_exception(error)), traceback=exc_info.traceback
-        )
-
-    def _tell_failure(self, error: BaseException, exc_info: Any) -> None:
-        """What the run would have told if it could: the result, errbacks, the chord, and Celery's signal."""
-        logger.error("job %s[%s] failed: %r", self.name, self.id, error)
-        self.task.backend.mark_as_failure(self.id, error, request=self._context, store_result=self.store_errors)
-        if isinstance(error, (TimeLimitExceeded, JobTimeoutError)):
-            self.task.on_failure(error, self.id, self.args, self.kwargs, exc_info)
-        self._with_context(
-            lambda: signals.task_failure.send(
-                sender=self.task, task_id=self.id, exception=error, args=self.args, kwargs=self.kwargs,
-                traceback=exc_info.traceback, einfo=exc_info,
-            )
-        )  # fmt: skip
-
-    def _with_context(self, tell: Any) -> None:
-        self.task.request_stack.push(self._context)
-        try:
-            tell()
-        finally:
-            self.task.request_stack.pop()
+    # -- Celery's own words -------------------------------------------------------------------------------------------
 
     def acknowledge(self) -> None:
         """Celery's word for "done with it"; where it comes from a path that is not ours, the job is complete."""

@@ -104,8 +104,10 @@ class Shutdown(Role):
         left_s = self._ends_at - monotonic()
         if left_s <= self._notice_s:
             self._held.stop_all(StopReason.SHUTDOWN)
-        if left_s <= 0:
+        if left_s <= 0 and not self._is_settled():
             self._end_now()
+        elif left_s <= -_BOUND_S and self._owns_process:  # all is done, and something holds the closing up
+            self._exit(EX_OK)
 
     def _give_back(self) -> None:
         """Last to first, each to the head, so that they keep their order. The keeper sends it."""
@@ -130,7 +132,7 @@ class Shutdown(Role):
         self._over = True
         if self._owns_process:
             self._await(lambda: False, for_s=_BOUND_S if had_children else 0.0)
-            self._exit()
+            self._exit(EX_FAILURE)
 
     def _end_children(self) -> bool:
         """SIGKILL the processes of a prefork pool, and wait until they are gone: their last results still count."""
@@ -143,14 +145,14 @@ class Shutdown(Role):
                 continue
         self._await(lambda: all(map(_is_gone, pids)))
         if pids:
-            self._await(lambda: not self._held.live(), for_s=_BOUND_S / 4)
+            self._await(lambda: not self._held.live(), for_s=_BOUND_S / 4)  # until the main loop has read them
         return bool(pids)
 
-    def _exit(self) -> None:
+    def _exit(self, code: int) -> None:
         """Whatever still runs in this process, a thread or a greenlet, ends with it."""
         if getattr(self._worker, "pidlock", None):
             self._worker.pidlock.release()
-        os._exit(EX_FAILURE)
+        os._exit(code)
 
     def _await(self, fact: Callable[[], bool], for_s: float = _BOUND_S, *, send: bool = False) -> None:
         until = monotonic() + for_s
