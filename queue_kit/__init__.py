@@ -8,6 +8,7 @@ from queue_kit.errors import (
     GiveBack,
     InvalidPayload,
     JobCancelled,
+    JobNotFound,
     JobReleased,
     JobTimeoutError,
     NewerDeadLetter,
@@ -23,11 +24,14 @@ from queue_kit.errors import (
     TransientError,
     UnknownJob,
     UnsupportedOperation,
+    WrongState,
 )
 from queue_kit.observe.reading import open_census
 from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
 from queue_kit.states import State, StopReason
 from queue_kit.store.letters import DeadLetter, LetterFilter
+from queue_kit.store.switches import KeyView, QueueLimits
+from queue_kit.worker import control
 from queue_kit.worker.control import cancel
 from queue_kit.worker.current import CurrentJob, current_job
 from queue_kit.worker.enqueue import Enqueued, enqueue, enqueue_many
@@ -48,8 +52,10 @@ __all__ = [
     "GiveBack",
     "InvalidPayload",
     "JobCancelled",
+    "JobNotFound",
     "JobReleased",
     "JobTimeoutError",
+    "KeyView",
     "LetterFilter",
     "NewerDeadLetter",
     "NoCurrentJob",
@@ -57,6 +63,7 @@ __all__ = [
     "NonRetryableError",
     "NotInTransaction",
     "QueueKitError",
+    "QueueLimits",
     "QueueUnavailable",
     "RateLimited",
     "ResourceGone",
@@ -67,7 +74,9 @@ __all__ = [
     "TransientError",
     "UnknownJob",
     "UnsupportedOperation",
+    "WrongState",
     "cancel",
+    "control",
     "current_job",
     "dead_letters",
     "enqueue",

@@ -231,6 +231,9 @@ class Moves:
         flat = [part for field, value in limits.items() for part in (field, _or_blank(value))]
         return self._call("limit", int, queue, *flat)
 
+    def free(self, key: str, name: str) -> Call[str]:
+        return self._call("free", text, key, name)
+
     def expire(self, job_id: str) -> Call[str]:
         return self._call("expire", text, job_id)
 

@@ -15,6 +15,7 @@ Answer = TypeVar("Answer")
 #: Parts that a script has put before it, after the prelude.
 _PARTS: Final = {
     "add": ("canvas", "unique"),
+    "begin": ("gate",),
     "claim": ("gate", "taking"),
     **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("ending",)),
 }

@@ -10,6 +10,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from queue_kit.store import AT_ONCE, Moves, When
+from queue_kit.store.moves import Unique
 from tests.store.desk import LATER, Desk
 from tests.store.test_fence import word
 from tests.support.fixtures import OwnRedis
@@ -52,6 +53,11 @@ def delayed(desk: Desk) -> str:
     return ""
 
 
+def keyed(desk: Desk) -> str:
+    desk.run(desk.moves.add("job", desk.message(), unique=Unique("k", "until_finished")))
+    return ""
+
+
 #: Every move but add: what has to be there first (it returns a token, if one is needed), the call, and its answer.
 MOVES: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] = {
     "claim": (waiting, lambda desk, _: len(desk.claim().jobs), 1),
@@ -80,6 +86,7 @@ ERRANDS: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]
     "check": (Desk.running, lambda desk, token: desk.run(desk.moves.check("job", token)), "ok"),
     "recall": (Desk.running, lambda desk, token: desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue])), 1),
     "pause": (waiting, lambda desk, _: desk.run(desk.moves.pause(desk.queue, True)), 1),
+    "free": (keyed, lambda desk, _: desk.run(desk.moves.free(desk.keys.dedup(desk.queue, "work", "k"), "work")), "job"),
     "limit": (waiting, lambda desk, _: desk.run(desk.moves.limit(desk.queue, concurrency=1)), 1),
     "nudge": (waiting, lambda desk, _: desk.run(desk.moves.nudge(desk.queue)), 1),
     "notes": (untold, lambda desk, _: len(desk.run(desk.moves.notes())), 1),

@@ -1,4 +1,4 @@
--- What a queue has open for a claim: jobs that came due, and its limits. The loader puts this file before claim.
+-- What a queue has open: jobs that came due, and its limits. The loader puts this file before claim and begin.
 
 local PROMOTED_AT_ONCE = 1000 -- due jobs moved by one script, so that no script runs for long
 
@@ -15,19 +15,24 @@ local function promote_due(queue, now)
   end
 end
 
--- How many jobs may be taken now in this queue, and for how long none may (nil: no known end). A reserved job has its place
--- already: it begins without asking again.
-local function gate(queue, now)
-  local rules, room = rules_of(queue), math.huge
+-- How many starts a queue's rate, pause and hold-off leave now, and for how long there are none (nil: no known end).
+local function starts_left(queue, now)
+  local rules = rules_of(queue)
   if rules.paused then return 0 end
   if rules.held_until and rules.held_until > now then return 0, rules.held_until - now end
-  if rules.concurrency then
-    room = rules.concurrency - redis.call('ZCARD', queue_key(queue, 'active')) - redis.call('ZCARD', queue_key(queue, 'reserved'))
+  if not (rules.rate_max and rules.rate_ms) then return math.huge end
+  local left = rules.rate_max - tonumber(redis.call('GET', queue_key(queue, 'rate')) or 0)
+  if left < 1 then return 0, math.max(1, redis.call('PTTL', queue_key(queue, 'rate'))) end
+  return left
+end
+
+-- How many jobs may be taken now in this queue, and for how long none may. A reserved job has its place already.
+local function gate(queue, now)
+  local room, closed_ms = starts_left(queue, now)
+  local most = rules_of(queue).concurrency
+  if room > 0 and most then
+    local taken = redis.call('ZCARD', queue_key(queue, 'active')) + redis.call('ZCARD', queue_key(queue, 'reserved'))
+    room = math.min(room, most - taken)
   end
-  if rules.rate_max and rules.rate_ms then
-    local left = rules.rate_max - tonumber(redis.call('GET', queue_key(queue, 'rate')) or 0)
-    if left < 1 then return 0, math.max(1, redis.call('PTTL', queue_key(queue, 'rate'))) end
-    room = math.min(room, left)
-  end
-  return math.max(0, room)
+  return math.max(0, room), closed_ms
 end
