@@ -38,6 +38,7 @@ from queue_kit.worker.enqueue import Enqueued, enqueue, enqueue_many
 from queue_kit.worker.http_status import error_for_status
 from queue_kit.worker.install import install
 from queue_kit.worker.letters import dead_letters
+from queue_kit.worker.schedules import Schedule, Schedules, schedules
 from queue_kit.worker.task import job
 
 __all__ = [
@@ -68,6 +69,8 @@ __all__ = [
     "RateLimited",
     "ResourceGone",
     "RetryPolicy",
+    "Schedule",
+    "Schedules",
     "Snooze",
     "State",
     "StopReason",
@@ -87,4 +90,5 @@ __all__ = [
     "install",
     "job",
     "open_census",
+    "schedules",
 ]

@@ -19,7 +19,7 @@ INDEXES = ("wait", "reserved", "active", "delayed", "completed", "failed", "canc
 OF_A_QUEUE = (*INDEXES, "events", "meta", "counts", "wake", "dead")
 
 # One of each a prefix.
-OF_THE_PREFIX = ("queues", "notes", "reap")
+OF_THE_PREFIX = ("queues", "notes", "reap", "schedules", "schedules:last")
 
 # What stock Celery and kombu leave: bindings are written anew at each declare; an answer that came after its asker had
 # gone stays in the asker's reply list.
