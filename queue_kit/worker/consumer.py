@@ -104,7 +104,24 @@ class Consumer(StockConsumer):
             bound_open_broker_sockets(connection, self.kit.settings.redis_timeout_ms / 1000)
             for channel in list(connection.transport.cycle._channels):
                 channel.end_claim()
+        if self.hub is not None and self.pool.uses_semaphore:
+            self._stay_for_results()
         super().stop()
+
+    def _stay_for_results(self) -> None:
+        """Run the event loop until nothing runs in the pool. Celery's own wait takes half a second for each process that is
+        busy before it looks at the next, so that what has ended could be ended again by the deadline."""
+        loop = self.hub.create_loop()
+        while self.held.live() and not self.held.forced:
+            try:
+                next(loop)
+            except StopIteration:
+                loop = self.hub.create_loop()
+            except SystemExit:  # asked once more, by remote control
+                self.controller.queue_kit.shutdown.hurry()
+            except Exception as error:  # noqa: BLE001 - whatever it is, Celery's own wait can do without the loop
+                logger.warning("the event loop has failed while the worker ends: %r", error)
+                return
 
     def on_close(self) -> None:
         """A connection is gone. What runs, what is in line and its leases belong to the worker: nothing is dropped."""
