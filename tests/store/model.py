@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.store.keys_model import Key, KeysModel, Send
+
 FINAL = ("completed", "failed", "cancelled")
 NEVER = 10**18
 
@@ -37,6 +39,7 @@ class Job:
     replays: int = 0
     rebuilt: bool = False
     trimmed: bool = False
+    dedup: Key | None = None
 
     @property
     def counters(self) -> tuple[int, int, int]:
@@ -74,10 +77,11 @@ class Queue:
 Taken = tuple[str, bool, int, int, int]
 
 
-class Model:
+class Model(KeysModel):
     """Every move, with its answer. ``now`` stands still: what runs out or comes due is said by the test."""
 
     def __init__(self, queues: Sequence[str], max_stalled: int, grace_from: int) -> None:
+        super().__init__()
         self.jobs: dict[str, Job] = {}
         self.queues = {name: Queue() for name in queues}
         self.max_stalled = max_stalled
@@ -137,7 +141,12 @@ class Model:
 
     def end(self, job: Job, state: str) -> str:
         job.state = job.place = state
+        self.release_key(job)
         return state
+
+    def new_job(self, sent: Send) -> str:
+        job = self.jobs[sent.id] = Job(sent.id, sent.queue, priority=sent.priority, dedup=sent.key)
+        return self.put(job, "tail", delayed=sent.delayed)
 
     def cancelled(self, job: Job, cause: str) -> str:
         job.made += cause == "expired"
@@ -182,9 +191,9 @@ class Model:
             room = min(limit - len(taken), self.room(queue))
             if self.queues[queue].concurrency is not None:
                 room = min(room, begin)
-            for job in self.listed("wait", queue):
-                if room <= 0:
-                    break
+            seen: set[str] = set()
+            while room > 0 and (job := next((j for j in self.listed("wait", queue) if j.id not in seen), None)):
+                seen.add(job.id)
                 if job.expired:
                     self.notes.add(job.id)
                     self.cancelled(job, "expired")
@@ -216,6 +225,11 @@ class Model:
             cancelled = why != "gone" and self.jobs[job_id].state == "cancelled"
             return ("cancelled" if cancelled else why), 0
         if job.state != "active":
+            rules = self.queues[job.queue]
+            if rules.paused or (rules.concurrency or NEVER) <= len(self.listed("active", job.queue)):
+                self.let_go(job)
+                self.line_up(job, "head")
+                return "closed", 0
             self.start(job, once=once)
         return "ok", job.started
 
@@ -400,6 +414,7 @@ class Model:
         if job.place in ("active", "reserved"):
             return "active"
         self.notes.discard(job_id)
+        self.forget_holder(job)
         del self.jobs[job_id]
         return "ok"
 
@@ -407,7 +422,8 @@ class Model:
         """All of a final state but those whose callers have still to be told."""
         going = [job for job in self.listed(state, queue) if job.id not in self.notes]
         for job in going:
-            self.jobs[job.id] = Job(job.id, queue, state, trimmed=True)
+            self.forget_holder(job, trimmed_as=state)
+            self.jobs[job.id] = Job(job.id, queue, state, trimmed=True, dedup=job.dedup)
         return len(going)
 
     def recall(self, base: str, leases: Sequence[str]) -> int:

@@ -25,8 +25,11 @@ from hypothesis.stateful import (
 
 from queue_kit.states import FINAL, MOVES
 from queue_kit.store import AT_ONCE
+from queue_kit.store.moves import Unique
 from queue_kit.store.dead_letter_moves import Fresh, replay
 from tests.store.desk import HOUR_MS, LATER, LISTS, Desk
+from tests.store.keys_model import MODES as MODES_OF_KEYS
+from tests.store.keys_model import WITH_TTL, Key, Send, facts_of
 from tests.store.model import NEVER, Job, Model
 from tests.support.events import PREFIX, events
 
@@ -40,6 +43,8 @@ ids = st.sampled_from(IDS)
 queue_names = st.sampled_from(QUEUES)
 orders = st.permutations(QUEUES)
 flags = st.booleans()
+KEYS = ("k", "l")
+keys = st.sampled_from(KEYS)
 rarely = st.sampled_from([False, False, False, True])
 
 Lease = tuple[str, str]
@@ -59,6 +64,7 @@ class Seen:
     marks: dict[str, int]
     kinds: dict[str, list[str]]
     notes: set[str]
+    keys: dict[Key, Any]
 
     @classmethod
     def read(cls, desk: Desk) -> Seen:
@@ -73,6 +79,9 @@ class Seen:
         for queue in QUEUES:
             pipe.xrange(desk.key("events", queue))
         pipe.zrange(desk.keys.notes, 0, -1)
+        for queue, key in itertools.product(QUEUES, KEYS):
+            pipe.hgetall(desk.keys.dedup(queue, "work", key))
+            pipe.pttl(desk.keys.dedup(queue, "work", key))
         replies = iter(pipe.execute())
         return cls(
             records={job_id: next(replies) for job_id in IDS},
@@ -80,6 +89,7 @@ class Seen:
             marks={queue: next(replies) for queue in QUEUES},
             kinds={queue: [fields["event"] for _, fields in next(replies)] for queue in QUEUES},
             notes=set(next(replies)),
+            keys={place: facts_of(next(replies), next(replies)) for place in itertools.product(QUEUES, KEYS)},
         )
 
 
@@ -91,6 +101,7 @@ def same(job: Job, record: dict[str, str]) -> None:
     """Assert that a record says what the model says."""
     assert (record["state"], record["queue"], counters(record)) == (job.state, job.queue, job.counters)
     assert (record.get("token", ""), record.get("cancel", "")) == (job.token, job.cancel)
+    assert ("dedup" in record) == (job.dedup is not None)
     assert record.get("moved", "").split() == job.moved
     assert ("trimmed" in record) == job.trimmed
     if not job.trimmed:
@@ -165,6 +176,29 @@ class Moves(RuleBasedStateMachine):
         ))  # fmt: skip
         expected = self.model.add(job_id, queue, priority, nesting, delayed=delayed, expired=expired)
         assert (added.outcome, added.state) == expected
+
+    @rule(job_id=ids, queue=queue_names, key=keys, mode=st.sampled_from(MODES_OF_KEYS), delayed=flags,
+          priority=st.sampled_from([0, 5]))  # fmt: skip
+    def add_unique(self, job_id: str, queue: str, key: str, mode: str, delayed: bool, priority: int) -> None:
+        ttl_ms = HOUR_MS if mode in WITH_TTL else None
+        added = self.run(self.moves.add(
+            job_id, self.desk.message(queue=queue), priority=priority, when=LATER if delayed else AT_ONCE,
+            unique=Unique(key, mode, ttl_ms),
+        ))  # fmt: skip
+        expected = self.model.add_unique(Send(job_id, queue, (queue, key), mode, priority, delayed))
+        assert (added.outcome, added.state, added.id) == expected
+
+    @rule(queue=queue_names, key=keys)
+    def a_keys_time_is_over(self, queue: str, key: str) -> None:
+        hold = self.model.keys.get((queue, key))
+        if hold is not None and hold.ttl:
+            self.client.delete(self.desk.keys.dedup(queue, "work", key))
+            del self.model.keys[queue, key]
+
+    @rule(queue=queue_names, key=keys)
+    def free(self, queue: str, key: str) -> None:
+        name = self.desk.keys.dedup(queue, "work", key)
+        assert self.run(self.moves.free(name, "work")) == self.model.free((queue, key))
 
     @rule(job_id=ids)
     def promote(self, job_id: str) -> None:
@@ -372,6 +406,9 @@ class Moves(RuleBasedStateMachine):
         for job in self.model.jobs.values():
             same(job, seen.records[job.id])
         assert seen.notes == self.model.notes
+        assert {key: held for key, held in seen.keys.items() if held} == {
+            key: hold.facts() for key, hold in self.model.keys.items()
+        }
 
     def each_job_is_in_one_list(self, seen: Seen) -> None:
         """One at most, that of its state; a replaced or trimmed job in none; nobody else in any."""
@@ -395,6 +432,8 @@ class Moves(RuleBasedStateMachine):
         states = {job_id: record.get("state", "") for job_id, record in seen.records.items()}
         for job_id, state in states.items():
             before = self.states.get(job_id, "")
+            if not before and self.model.jobs.get(job_id) and self.model.jobs[job_id].dedup:
+                continue  # a payload that was kept, become a job by whatever ended the one before
             assert state in reachable(before, self.verb), (
                 f"{self.verb}: {before or 'no record'} to {state or 'no record'}"
             )
