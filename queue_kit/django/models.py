@@ -23,3 +23,27 @@ class Claim(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_name}: {self.key}"
+
+
+class DeadLetter(models.Model):
+    """A job that failed for good. It lives in Redis: here are only its name for the admin and who may do what with it."""
+
+    class Meta:
+        managed = False
+        default_permissions = ("view",)
+        permissions: ClassVar = [
+            ("replay_deadletter", "Can replay dead letter"),
+            ("discard_deadletter", "Can discard dead letter"),
+            ("export_deadletter", "Can export dead letter"),
+        ]
+        verbose_name = "dead letter"
+
+
+class Queue(models.Model):
+    """A queue and its jobs, likewise in Redis."""
+
+    class Meta:
+        managed = False
+        default_permissions = ("view",)
+        permissions: ClassVar = [("control_queue", "Can control queue and its jobs")]
+        verbose_name = "queue"

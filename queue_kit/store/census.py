@@ -147,6 +147,22 @@ class Census:
         sizes = iter(pipe.execute())
         return {state: sum(next(sizes) for _ in parts) for state, parts in _LISTS.items()}
 
+    def now_ms(self) -> int:
+        """Now, by the clock of Redis: what all the times here are counted by."""
+        seconds, microseconds = self._client.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def jobs(self, queue: str, state: State, most: int = 100) -> list[JobView]:
+        """Read jobs of a queue in one state: the next in line, or of those that have ended the latest, first."""
+        pipe = self._client.pipeline(transaction=False)
+        for part in _LISTS[state]:
+            pipe.zrange(self._keys.queue(queue, part), 0, most - 1, desc=state.is_final)
+        ids = [_text(member) for members in pipe.execute() for member in members][:most]
+        for job_id in ids:
+            pipe.hgetall(self._keys.job(job_id))
+        records = zip(ids, map(_texts, pipe.execute()), strict=True)
+        return [_job_view(job_id, record) for job_id, record in records if record.get("state")]
+
     def oldest_waiting(self, queue: str, looked_at: int = 1000) -> JobView | None:
         """Find the job that was added first among the next ``looked_at`` in line; ``None`` if nobody waits.
 
@@ -158,6 +174,10 @@ class Census:
             pipe.hget(self._keys.job(job_id), "added_at")
         added = [(int(at), job_id) for at, job_id in zip(pipe.execute(), ids, strict=True) if at]
         return self.job(min(added)[1]) if added else None
+
+    def dead_letter_count(self, queue: str) -> int:
+        """Count a queue's dead letters."""
+        return int(self._client.zcard(self._keys.queue(queue, "dead")))
 
     def dead_letters(self, queue: str, most: int = 100) -> list[LetterView]:
         """List a queue's dead letters, newest first."""

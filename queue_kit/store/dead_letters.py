@@ -106,6 +106,10 @@ class DeadLetters:
         """Read all that a filter means, newest first, a batch at a time."""
         return self._open(self.ids(wanted))
 
+    def read(self, ids: Sequence[str]) -> Iterator[DeadLetter]:
+        """Read these, in this order, a batch at a time; those that are gone are left out."""
+        return self._open(ids)
+
     def tally(self, wanted: LetterFilter = ALL) -> Tally:
         """Count those that a filter means, by queue, cause, task name and error class."""
         return _counted(facts for _, facts in self._found(wanted, COUNTED))

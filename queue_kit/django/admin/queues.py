@@ -1,0 +1,245 @@
+"""Queues and jobs in the admin: numbers, limits, and one job by its id.
+
+Without it a queue that is paused, held off or full of old jobs would look like workers that are slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, DELETION
+from django.contrib.admin.utils import quote
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
+from django.views.decorators.http import require_POST
+
+from queue_kit.django.admin.desk import Desk
+from queue_kit.django.admin.pages import LookupOfQueueError, RedisAdmin
+from queue_kit.django.admin.timeline import draw
+from queue_kit.django.models import Queue
+from queue_kit.states import State
+from queue_kit.store.census import JobView
+from queue_kit.store.switches import QueueLimits
+from queue_kit.worker import control
+
+_MOST: Final = 2**31 - 1
+#: The longest that a queue is held off from here: a day.
+_HOLD_MOST_S: Final = 86_400
+
+
+def _number(label: str, most: int = _MOST) -> forms.IntegerField:
+    return forms.IntegerField(required=False, min_value=1, max_value=most, label=label)
+
+
+class LimitsForm(forms.Form):
+    """The limits of a queue over all workers; an empty field lifts one."""
+
+    concurrency = _number("Jobs at once")
+    rate_max = _number("Starts")
+    rate_ms = _number("in each window of, ms")
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if not self.errors and (given["rate_max"] is None) != (given["rate_ms"] is None):
+            raise forms.ValidationError("A rate needs both: starts, and the window in milliseconds.")
+        return given
+
+    @property
+    def rate(self) -> tuple[int, int] | None:
+        starts, window_ms = self.cleaned_data["rate_max"], self.cleaned_data["rate_ms"]
+        return None if starts is None else (starts, window_ms)
+
+
+class HoldForm(forms.Form):
+    """For how long nothing is given out; 0 ends it."""
+
+    seconds = forms.IntegerField(min_value=0, max_value=_HOLD_MOST_S, label="Seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One queue, as the list shows it."""
+
+    name: str
+    counts: list[tuple[str, int]]
+    oldest: JobView | None
+    rules: QueueLimits
+    dead: int
+
+
+@admin.register(Queue)
+class QueueAdmin(RedisAdmin):
+    """The list of queues, one queue, one job, and what is done to them."""
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.route("", self.list_view, "changelist"),
+            self.route("<str:queue>/change/", self.queue_view, "change"),
+            self.route("<str:queue>/act/", require_POST(self.act_view), "act"),
+            self.route("jobs/find/", self.find_view, "find"),
+            self.route("jobs/<str:job_id>/show/", self.job_view, "job"),
+            self.route("jobs/<str:job_id>/do/", require_POST(self.job_act_view), "job_act"),
+        ]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def list_view(self, request: HttpRequest) -> HttpResponse:
+        desk = Desk()
+        rows = [self._row(desk, queue) for queue in desk.census.queues()]
+        return self.show(request, "queues.html", "Queues", rows=rows, states=list(State), now_ms=desk.census.now_ms())
+
+    def queue_view(self, request: HttpRequest, queue: str) -> HttpResponse:
+        desk = self._desk_with(queue)
+        asked = request.GET.get("state", "")
+        state = State(asked) if asked in set(State) else State.WAITING
+        row = self._row(desk, queue)
+        return self._queue_page(request, row, state=state, jobs=desk.census.jobs(queue, state))
+
+    def find_view(self, request: HttpRequest) -> HttpResponse:
+        job_id = request.GET.get("id", "").strip()
+        if not job_id:
+            return self.back(self.address("changelist"))
+        Desk().job(job_id)
+        return self.back(self.address("job", quote(job_id)))
+
+    def job_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        desk = Desk()
+        job = desk.job(job_id)
+        events, shown = desk.timeline(job_id), desk.shown(job)
+        return self.show(
+            request, "job.html", "Job", job=job, payload=shown.payload, reason=shown.reason, runs=desk.runs(job_id, job),
+            events=events, timeline=draw(events), can=self._can(request, job), log=desk.log(job_id),
+            progress=desk.redactor.tree(job.progress), now_ms=desk.census.now_ms(), history=self.history(job_id),
+        )  # fmt: skip
+
+    def _queue_page(self, request: HttpRequest, row: Row, status: int = 200, **context: Any) -> HttpResponse:
+        starts, window_ms = row.rules.rate or (None, None)
+        rules = {"concurrency": row.rules.concurrency, "rate_max": starts, "rate_ms": window_ms}
+        defaults = {"limits": LimitsForm(initial=rules), "hold": HoldForm(initial={"seconds": 60})}
+        return self.show(
+            request, "queue.html", f"Queue {row.name}", status=status, row=row, may_control=self.may(request, "control"),
+            now_ms=Desk().census.now_ms(), history=self.history(row.name), **{**defaults, **context},
+        )  # fmt: skip
+
+    def _row(self, desk: Desk, queue: str) -> Row:
+        census = desk.census
+        counts = [(str(state), number) for state, number in census.counts(queue).items()]
+        rules = control.limits(queue, desk.app)
+        return Row(queue, counts, census.oldest_waiting(queue), rules, census.dead_letter_count(queue))
+
+    def _desk_with(self, queue: str) -> Desk:
+        desk = Desk()
+        if queue not in desk.census.queues():
+            raise LookupOfQueueError(f"there is no queue {queue}")
+        return desk
+
+    def _can(self, request: HttpRequest, job: JobView) -> list[str]:
+        """What the user may do to a job in this state."""
+        if not self.may(request, "control") or job.trimmed:
+            return []
+        verbs = {
+            State.WAITING: ["cancel", "remove"], State.DELAYED: ["promote", "cancel", "remove"], State.ACTIVE: ["cancel"],
+            State.COMPLETED: ["remove"], State.FAILED: ["retry", "remove"], State.CANCELLED: ["retry", "remove"],
+        }  # fmt: skip
+        return verbs[job.state]
+
+    # -- acting on a queue --------------------------------------------------------------------------------------------
+
+    def act_view(self, request: HttpRequest, queue: str) -> HttpResponse:
+        self.require(request, "control")
+        desk = self._desk_with(queue)
+        acts = {
+            "pause": self._pause, "resume": self._resume, "limit": self._limit, "hold": self._hold, "drain": self._drain,
+        }  # fmt: skip
+        act = acts.get(request.POST.get("action", ""))
+        if act is None:
+            return self.say(request, 400, "That cannot be done", f"action: one of {', '.join(acts)} is needed")
+        return act(request, desk, queue)
+
+    def _pause(self, request: HttpRequest, desk: Desk, queue: str) -> HttpResponse:
+        control.pause(queue, desk.app)
+        return self._done(request, queue, "Paused.")
+
+    def _resume(self, request: HttpRequest, desk: Desk, queue: str) -> HttpResponse:
+        control.resume(queue, desk.app)
+        return self._done(request, queue, "Resumed.")
+
+    def _limit(self, request: HttpRequest, desk: Desk, queue: str) -> HttpResponse:
+        form = LimitsForm(request.POST)
+        if not form.is_valid():
+            return self._again(request, desk, queue, limits=form)
+        control.limit(queue, concurrency=form.cleaned_data["concurrency"], rate=form.rate, app=desk.app)
+        rate = f"{form.rate[0]} in {form.rate[1]} ms" if form.rate else "none"
+        return self._done(request, queue, f"Limits set: at once {form.cleaned_data['concurrency'] or 'any'}, rate {rate}.")
+
+    def _hold(self, request: HttpRequest, desk: Desk, queue: str) -> HttpResponse:
+        form = HoldForm(request.POST)
+        if not form.is_valid():
+            return self._again(request, desk, queue, hold=form)
+        seconds = form.cleaned_data["seconds"]
+        control.hold_off(queue, seconds * 1000, desk.app)
+        return self._done(request, queue, f"Held off for {seconds} s." if seconds else "Held off no longer.")
+
+    def _drain(self, request: HttpRequest, desk: Desk, queue: str) -> HttpResponse:
+        delayed = "delayed" in request.POST
+        if "sure" not in request.POST:
+            counts = desk.census.counts(queue)
+            number = counts[State.WAITING] + (counts[State.DELAYED] if delayed else 0)
+            text = f"Remove {number} jobs of {queue} for good, with their history? What runs goes on."
+            carried = [("action", "drain"), *([("delayed", "on")] if delayed else [])]
+            return self._ask(request, "Drain queue", text, carried, self.address("change", quote(queue)))
+        gone = control.drain(queue, delayed=delayed, app=desk.app)
+        return self._done(request, queue, f"Drained: {gone} jobs removed.")
+
+    def _again(self, request: HttpRequest, desk: Desk, queue: str, **forms_: forms.Form) -> HttpResponse:
+        row = self._row(desk, queue)
+        jobs = desk.census.jobs(queue, State.WAITING)
+        return self._queue_page(request, row, 400, state=State.WAITING, jobs=jobs, **forms_)
+
+    def _done(self, request: HttpRequest, queue: str, what: str) -> HttpResponse:
+        self.note(request, [queue], CHANGE, what)
+        self.message_user(request, f"{queue}: {what}", messages.SUCCESS)
+        return self.back(self.address("change", quote(queue)))
+
+    # -- acting on a job ----------------------------------------------------------------------------------------------
+
+    def job_act_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        self.require(request, "control")
+        desk, action = Desk(), request.POST.get("action", "")
+        desk.job(job_id)
+        acts = {"cancel": self._cancel, "promote": self._promote, "retry": self._retry, "remove": self._remove}
+        if action not in acts:
+            return self.say(request, 400, "That cannot be done", f"action: one of {', '.join(acts)} is needed")
+        if action == "remove" and "sure" not in request.POST:
+            text = f"Remove job {job_id} for good, with its history?"
+            return self._ask(request, "Remove job", text, [("action", action)], self.address("job", quote(job_id)))
+        what = acts[action](request, desk, job_id)
+        self.note(request, [job_id], DELETION if action == "remove" else CHANGE, what)
+        self.message_user(request, what, messages.SUCCESS)
+        return self.back(self.address("changelist") if action == "remove" else self.address("job", quote(job_id)))
+
+    def _cancel(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
+        state = control.cancel(job_id, desk.app)
+        if state is State.ACTIVE:
+            return "Asked to stop: it is cancelled when its run stops for that."
+        return "Cancelled." if state is State.CANCELLED else f"Nothing to cancel: the job is {state}."
+
+    def _promote(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
+        control.promote(job_id, desk.app)
+        return "Promoted: it waits for the next free worker."
+
+    def _retry(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
+        desk.letters.replay_job(job_id, request.user.get_username())
+        return "Replayed: it waits again, with all its attempts."
+
+    def _remove(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
+        control.remove(job_id, desk.app)
+        return f"Removed job {job_id}."
+
+    def _ask(
+        self, request: HttpRequest, title: str, text: str, carried: list[tuple[str, str]], back: str
+    ) -> HttpResponse:
+        return self.show(request, "sure.html", title, text=text, carried=[*carried, ("sure", "on")], back_to=back)
