@@ -56,7 +56,7 @@ class Shutdown(Role):
         self._time_s = kit.settings.shutdown_timeout_ms / 1000
         self._notice_s = max(_HURRY_S, min(_NOTICE_S, self._time_s / 5))
         self._ends_at: float | None = None
-        self._over = False
+        self._over = self._told = False
         self._pid = os.getpid()
         self._owns_process = isinstance(worker, Worker)
         self._never = new_lock()
@@ -99,6 +99,10 @@ class Shutdown(Role):
         """Give back what has not begun, and at the deadline what has."""
         if self._ends_at is None or self._over:
             return
+        if not self._told:
+            self._told = True
+            left_s = max(0.0, self._ends_at - monotonic())
+            logger.info("the worker ends: nothing more is claimed, and what runs has %.1f s", left_s)
         self._held.wake()
         self._give_back()
         left_s = self._ends_at - monotonic()

@@ -171,6 +171,10 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _term() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _freeze() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -192,7 +196,7 @@ def _watch_from_environment() -> None:
         points.watch(_at(point, int(nth or 1), _ACTIONS[action]))
 
 
-_ACTIONS = {"kill": _kill, "freeze": _freeze, "hang": _hang, "break": _break}
+_ACTIONS = {"kill": _kill, "freeze": _freeze, "hang": _hang, "break": _break, "term": _term}
 
 
 @signals.celeryd_init.connect
