@@ -71,10 +71,12 @@ def _judge(run: Run, error: Exception | None, lasted_s: float, kit: Kit) -> None
     """
     if run.moved:
         return  # a retry or a replacement has been sent: that is its end
-    if lasted_s * 1000 >= kit.moves.lease_ms * _NEARLY and not _still_holds(run, kit):
-        raise LeaseLost(f"the lease of {run.id} is lost") from error
-    # What Celery's own words say is done, has been done as it says.
-    ending = ending_of(None if isinstance(error, (Ignore, Retry)) else error, run.stop.reason)
+    if isinstance(error, (Ignore, Retry)):
+        error = None  # what Celery's own words say, has been done
+    reason = run.stop.reason
+    if reason is not StopReason.LEASE_LOST and (error is not None or lasted_s * 1000 >= kit.moves.lease_ms * _NEARLY):
+        reason = _asked(run, kit) or reason
+    ending = ending_of(error, reason)
     if isinstance(ending, Refuse):
         raise LeaseLost(f"the lease of {run.id} is lost") from error
     if isinstance(ending, TimeOut):
@@ -84,12 +86,16 @@ def _judge(run: Run, error: Exception | None, lasted_s: float, kit: Kit) -> None
         raise Ended(str(error)) from error
 
 
-def _still_holds(run: Run, kit: Kit) -> bool:
-    """Ask Redis. Where it does not answer nothing can be stored either, and the settle asks again."""
-    if run.stop.reason is StopReason.LEASE_LOST:
-        return False
+def _asked(run: Run, kit: Kit) -> StopReason | None:
+    """What Redis says to a run that is about to store something and may not have heard yet; ``None``: go on.
+
+    Where it does not answer nothing can be stored either, and the settle asks again.
+    """
     try:
-        return Ledger(kit.sender.client).run(kit.moves.check(run.id, run.token)) not in ("lost", "gone")
+        word = Ledger(kit.sender.client).run(kit.moves.check(run.id, run.token))
     except RedisError as error:
         logger.warning("whether job %s is still ours could not be asked: %s", run.id, error)
-        return True
+        return None
+    if word.startswith("cancel:"):
+        return StopReason.CANCELLED
+    return StopReason.LEASE_LOST if word in ("lost", "gone") else None

@@ -300,11 +300,11 @@ def gated(gate: str) -> str:
 
 
 @job("outcome.fail_at_gate", attempts=3, backoff=fixed(0), timeout_ms=60_000)
-def fail_at_gate(gate: str) -> None:
+def fail_at_gate(gate: str, kind: str = "unexpected") -> None:
     """Wait for a gate, then fail."""
     begin()
     await_gate(gate)
-    raise ValueError("it went wrong")
+    raise ERRORS[kind]()
 
 
 @shared_task(name="outcome.plain_hold")
@@ -315,6 +315,12 @@ def plain_hold() -> None:
     run.sleep(30)
     note("woke", id=run.id, reason=run.cancel_reason, went_on=False)
     run.raise_if_cancelled()
+
+
+@shared_task(name="outcome.body")
+def body(results: list[Any]) -> int:
+    """The body of a chord."""
+    return len(results)
 
 
 @job("outcome.say")

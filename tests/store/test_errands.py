@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from queue_kit.store.census import Census
 from queue_kit.store.moves import Note
 from tests.store.desk import LATER, Desk
 
@@ -23,6 +26,13 @@ def test_a_token_whose_job_has_moved_on(desk: Desk) -> None:
     token = desk.running()
     desk.run(desk.moves.retry("job", token, LATER))
     assert desk.run(desk.moves.check("job", token)) == "moved"
+
+
+def test_a_run_that_asks_hears_that_it_should_stop(desk: Desk) -> None:
+    """J4: also before its worker has heard so."""
+    token = desk.running()
+    desk.run(desk.moves.cancel("job", "cancelled"))
+    assert desk.run(desk.moves.check("job", token)) == "cancel:cancelled"
 
 
 # -- recall -----------------------------------------------------------------------------------------------------------
@@ -131,3 +141,36 @@ def test_a_note_about_a_job_that_is_gone_says_so(desk: Desk) -> None:
     desk.client.delete(desk.keys.job("job"))
     assert desk.run(desk.moves.notes()) == [Note("job", "", "", "", "")]
     desk.client.delete(desk.key("failed"), desk.keys.runs("job"))
+
+
+# -- progress and log -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_says_how_far_it_has_come(desk: Desk) -> None:
+    """SPEC 2: the event `progress`; the last value stays with the job."""
+    token = desk.running()
+    for value in ("10", '{"pages": []}'):
+        assert desk.run(desk.moves.progress("job", token, value)) == "ok"
+    assert desk.record()["progress"] == '{"pages": []}'
+    assert desk.trace() == "added waiting active progress progress"
+
+
+def test_a_log_keeps_its_last_thousand_lines(desk: Desk) -> None:
+    token = desk.running()
+    for number in range(1_003):
+        desk.run(desk.moves.log("job", token, f"line {number}"))
+    lines = Census(desk.client, desk.keys).log("job")
+    assert [lines[0].line, lines[-1].line, len(lines)] == ["line 3", "line 1002", 1_000]
+    assert (lines[0].attempt, lines[0].at_ms <= desk.now_ms()) == (1, True)
+
+
+@pytest.mark.parametrize("goes", ["removed", "trimmed"])
+def test_a_log_goes_with_its_job(desk: Desk, goes: str) -> None:
+    token = desk.running()
+    desk.run(desk.moves.log("job", token, "half a pair \ud800 of what is no text"))
+    desk.run(desk.moves.complete("job", token))
+    if goes == "removed":
+        desk.run(desk.moves.remove("job"))
+    else:
+        desk.run(desk.moves.trim(desk.queue, "completed", 0, 0, 60_000))
+    assert Census(desk.client, desk.keys).log("job") == []

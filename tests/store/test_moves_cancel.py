@@ -65,6 +65,22 @@ def test_a_flagged_run_that_ends_otherwise_than_by_returning_is_cancelled(desk: 
     assert desk.client.keys("*dead*") == []
 
 
+@pytest.mark.parametrize("verb", ENDINGS)
+def test_whoever_waits_for_a_flagged_run_is_told_unless_its_holder_has_done_so(desk: Desk, verb: str) -> None:
+    """J4: a run that has failed has told its failure itself; a holder that cancels says whether it has."""
+    move, _ = ENDINGS[verb]
+    token = desk.running()
+    desk.run(desk.moves.cancel("job", "cancelled"))
+    desk.run(move(desk.moves, token))
+    assert notes(desk) == ([] if verb in ("fail", "cancel") else ["job"])
+
+
+def test_a_holder_that_has_told_nobody_has_them_told(desk: Desk) -> None:
+    """J4: the run stopped because it was asked to."""
+    assert desk.run(desk.moves.cancel("job", "cancelled", desk.running(), tell=True)) == "cancelled"
+    assert notes(desk) == ["job"]
+
+
 def test_a_flagged_run_that_returns_all_the_same_completes(desk: Desk) -> None:
     """J4: its effect is there."""
     token = desk.running()

@@ -143,7 +143,8 @@ def test_reject_with_requeue_goes_to_the_tail(desk: Desk) -> None:
 def test_snooze_is_delayed_and_counts_nothing(desk: Desk) -> None:
     """A11: more than the delay, am 0 so far."""
     token = desk.running()
-    assert desk.run(desk.moves.release("job", token, delay_ms=HOUR_MS)) == "delayed"
+    assert desk.run(desk.moves.release("job", token, delay_ms=HOUR_MS, reason="snoozed for an hour")) == "delayed"
+    assert [(run["cause"], run["reason"]) for run in desk.runs()] == [("released", "snoozed for an hour")]
     assert (desk.counters(), desk.trace()) == ((0, 1, 0), "added waiting active delayed")
 
 

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from celery import chord
+from celery.exceptions import ChordError
 
-from queue_kit import State, cancel
+from queue_kit import State, cancel, dead_letters
 from queue_kit.errors import JobNotFound, QueueUnavailable
-from queue_kit.worker.limits import pause, resume
+from queue_kit.worker.control import pause, resume
+from tests.apps import outcomes_app
 from tests.apps.outcomes_app import LEASE_MS, REAP_MS
 from tests.support.waiting import let_pass, stays_true, wait_until
 from tests.worker.outcomes import POOLS, QUEUE, RENEWAL_S, Bench, attend, bench
+from tests.worker.stack import fresh_id
 
 LEASE_S = LEASE_MS / 1000
 
@@ -159,15 +163,41 @@ def test_a_plain_task_has_a_token_too(pooled: Bench) -> None:
     assert_revoked(pooled, job_id)
 
 
-def test_a_job_that_failed_before_it_heard_of_its_cancel_is_not_retried(one: Bench) -> None:
-    """J4: it looks at no token, and raises while the request is on its way to it."""
-    job_id = one.send("fail_at_gate", {"gate": "late-cancel"})
+@pytest.mark.parametrize("kind", ["unexpected", "final"])
+def test_a_job_that_fails_before_it_hears_of_its_cancel_is_cancelled(one: Bench, kind: str) -> None:
+    """J4: it looks at no token, and raises while the request is on its way to it: not retried, and no failure."""
+    gate = f"late-cancel-{kind}"
+    job_id = one.send("fail_at_gate", {"gate": gate, "kind": kind})
     one.await_line("start", job_id)
     cancel(job_id)
-    one.open("late-cancel")
+    one.open(gate)
     one.ended(job_id, "cancelled")
     assert one.starts(job_id) == 1
     assert_revoked(one, job_id)
+    assert "failed" not in one.trace(job_id)
+
+
+def test_a_chord_one_of_whose_jobs_is_cancelled_fails(one: Bench) -> None:
+    """J4, SPEC 3: nobody waits for ever."""
+    header = [outcomes_app.hold.s(then="raise").set(task_id=fresh_id("member")), outcomes_app.fail.s(kinds=[])]
+    result = chord(header)(outcomes_app.body.s())
+    job_id = header[0].options["task_id"]
+    one.await_line("start", job_id)
+    cancel(job_id)
+    wait_until(lambda: result.state == "FAILURE", says="the chord has failed")
+    assert isinstance(result.result, ChordError)
+    assert "TaskRevokedError" in str(result.result)
+
+
+def test_a_cancelled_job_may_be_replayed(one: Bench) -> None:
+    """SPEC 2: replay: cancelled to waiting; the request is not held against it."""
+    job_id = start_held(one)
+    cancel(job_id)
+    one.ended(job_id, "cancelled")
+    dead_letters().replay_job(job_id, "ada")
+    one.ended(job_id)
+    assert one.trace(job_id)[-4:] == ["cancelled", "waiting", "active", "completed"]
+    assert one.result(job_id).get(timeout=5) == "done by another"
 
 
 @pytest.mark.crash
@@ -224,3 +254,24 @@ def test_after_an_outage_longer_than_the_lease_the_first_run_is_told(alone: Benc
     alone.ended(job_id)
     assert (alone.counters(job_id), alone.starts(job_id)) == ((1, 2, 1), 2)
     assert alone.result(job_id).get(timeout=5) == "done by another"
+
+
+# -- the worker ends ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_run_that_stops_for_a_forced_shutdown_is_given_back(alone: Bench, pool: str) -> None:
+    """SPEC 6, 10: its token fires with reason `shutdown`; no attempt, no stall; another worker completes it."""
+    worker = alone.worker(pool, concurrency=1)
+    job_id = start_held(alone)
+    worker.sigterm()
+    worker.sigint()
+    assert alone.await_line("woke", job_id)["reason"] == "shutdown"
+    worker.wait_exit()
+    alone.worker()
+    alone.ended(job_id)
+    assert alone.trace(job_id) == ["added", "waiting", "active", "waiting", "active", "completed"]
+    assert alone.counters(job_id) == (1, 2, 0)
+    (run,) = alone.runs(job_id)
+    assert (run.cause, run.reason) == ("released", "stopped for the shutdown of its worker")
