@@ -281,6 +281,20 @@ def test_a_worker_ends_without_redis(
 
 
 @pytest.mark.parametrize("pool", POOLS)
+def test_an_idle_worker_ends_while_redis_is_frozen(
+    own_redis: OwnRedis, queue_name: str, tmp_path: Path, start_worker: StartWorker, pool: str
+) -> None:
+    """G5: given nothing that runs; Redis is frozen; SIGTERM; then the worker has ended by its deadline."""
+    server, stage = alone(own_redis, queue_name, tmp_path, start_worker)
+    worker = in_a_hurry(pool, stage)
+    server.freeze()
+    clock = Stopwatch()
+    worker.sigterm()
+    assert worker.wait_exit() in (0, 1)
+    assert clock.elapsed_ms < DEADLINE_MS + BOUND_MS
+
+
+@pytest.mark.parametrize("pool", POOLS)
 def test_an_outcome_waits_for_redis_until_the_deadline(
     own_redis: OwnRedis, queue_name: str, tmp_path: Path, start_worker: StartWorker, pool: str
 ) -> None:
