@@ -52,8 +52,8 @@ class Sender:
             return _or_raise(self.send_all([posting])[0])
         run.unsent = (posting.message, posting.when)
         points.reached("move sending")
-        self.run(posting.move(self._kit.moves, run), posting.id)
-        run.unsent, run.moved = None, True
+        run.lost = self.run(posting.move(self._kit.moves, run), posting.id) in ("lost", "gone")
+        run.unsent, run.moved = None, not run.lost
         points.reached("move answered")
         return None
 

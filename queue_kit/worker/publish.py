@@ -96,7 +96,9 @@ class _JobAMQP(_Host):
         self._packing = conf.task_serializer, conf.task_compression
 
         def send_task_message(producer: Any, name: str, message: Any, queue: Any = None, **options: Any) -> Any:
-            target = None if _NEEDS_KOMBU.intersection(options) else self._direct_queue(queue)
+            # Celery names options that it leaves open, among them wherever the caller or a retry names the queue.
+            needed = any(options.get(option) is not None for option in _NEEDS_KOMBU)
+            target = None if needed else self._direct_queue(queue)
             ours = producer if isinstance(producer, JobProducer) else self._of_app(producer)
             if target is not None and ours is not None:
                 return self._send_job(ours, name, message, target, options)

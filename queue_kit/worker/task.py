@@ -18,7 +18,9 @@ from queue_kit.policy import Backoff, BackoffFunction, RetryPolicy, check_timeou
 from queue_kit.rules.outcome import kind_of
 from queue_kit.settings import Settings
 from queue_kit.transport.envelope import PROPERTY
+from queue_kit.transport.kit import Run
 from queue_kit.worker.failure import failure_of
+from queue_kit.worker.run import LeaseLost
 from queue_kit.worker.waits import wait_ms
 
 
@@ -178,16 +180,23 @@ class JobTask(_Host):
                 if delay_ms is None:
                     raise exc or self.MaxRetriesExceededError("the backoff function has said stop")
                 countdown = delay_ms / 1000
-        return super().retry(
-            args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
-        )
+        try:
+            return super().retry(
+                args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
+            )
+        finally:
+            if self._run is not None and self._run.lost:
+                raise LeaseLost(f"the lease of {request.id} is lost")
+
+    @property
+    def _run(self) -> Run | None:
+        kit = getattr(self.app, "queue_kit", None)
+        return kit.running.get(self.request.id) if kit is not None else None
 
     def _note(self, error: BaseException | None) -> None:
         """Keep what this attempt failed with, for the job's history."""
-        kit = getattr(self.app, "queue_kit", None)
-        run = kit.running.get(self.request.id) if kit is not None else None
-        if run is not None and error is not None:
-            run.why = kind_of(type(error)), failure_of(error).reason
+        if self._run is not None and error is not None:
+            self._run.why = kind_of(type(error)), failure_of(error).reason
 
 
 def adopt(task: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from celery import signals
 from celery.app.task import Context
 from celery.exceptions import NotRegistered
+from kombu.compression import decompress
 from kombu.serialization import loads as loads_body
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Base64
@@ -97,6 +98,9 @@ def _read_body(raw: dict[str, Any], properties: dict[str, Any], app: Any) -> Any
     body = raw.get("body") or ""
     if properties.get("body_encoding") == "base64":
         body = Base64().decode(body)
+    compression = (raw.get("headers") or {}).get("compression")
+    if compression:
+        body = decompress(body, compression)
     accepted = prepare_accept_content(app.conf.accept_content)
     return loads_body(body, raw.get("content-type"), raw.get("content-encoding"), accept=accepted)
 

@@ -24,7 +24,7 @@ from queue_kit.transport.stops import Stop
 from queue_kit.worker.deadline import watch
 from queue_kit.worker.failure import failure_of
 from queue_kit.worker.lineage import attend_canvas, name_replacement, naming
-from queue_kit.worker.run import govern
+from queue_kit.worker.run import LeaseLost, govern
 from queue_kit.worker.task import adopt
 
 
@@ -111,12 +111,25 @@ def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:
         if run is None:
             return replace(task, signature)
         replays, collect = run.facts.get("replays", 0), task.app.tasks["celery.accumulate"].s(index=0)
+        _make_sure(run, kit)
         named = name_replacement(signature, run.id, run.nesting, replays, collect)
         try:
             with naming(run.id, f"replace/{run.nesting}/{replays}"):
                 return replace(task, named)
         except Ignore:
+            if run.lost:
+                raise LeaseLost(f"the lease of {run.id} is lost") from None
             run.replaced = not run.moved
             raise
 
     return replacing
+
+
+def _make_sure(run: Run, kit: Kit) -> None:
+    """The tasks of a canvas bear ids of their own, so no token refuses them: ask before they are sent.
+
+    :raises LeaseLost: the job is another's.
+    :raises QueueUnavailable: Redis does not answer, and would not take the canvas.
+    """
+    if kit.sender.run(kit.moves.check(run.id, run.token)) in ("lost", "gone"):
+        raise LeaseLost(f"the lease of {run.id} is lost")
