@@ -18,7 +18,7 @@ from celery.exceptions import Ignore, Reject
 
 from queue_kit import TransientError, current_job, fixed, install, job
 
-LEASE_MS, REAP_MS = 1200, 200
+LEASE_MS, REAP_MS = int(os.environ.get("ATTEMPTS_LEASE_MS", "1200")), 200
 TASKS: list[tuple[Any, dict[str, Any]]] = []
 
 
@@ -188,6 +188,69 @@ def gives_way(self: Task, to: str) -> Any:
         "nest": lambda: chain(chord([chord([give(1), give(2)], give(3)), give(4)], give(5)), group(give(3), give(3))),
     }
     return self.replace(canvases[to]())
+
+
+# -- for tests that take something away ----------------------------------------------------------------------------------
+
+
+@task(bind=True, max_retries=3)
+def outruns_its_lease(self: Task, gate: str, how: str = "returns") -> str:
+    """Wait at a gate of one's own; the first run then ends as told, any later one returns."""
+    note_start()
+    turn = current_job().attempts_started
+    hold(f"{gate}:{turn}")
+    if turn > 1:
+        return f"run {turn}"
+    if how == "raises":
+        raise ValueError("the first run")
+    if how == "retries":
+        raise self.retry(countdown=0)
+    if how == "rejects":
+        raise Reject("the first run", requeue=False)
+    if how == "replaces":
+        return str(
+            self.replace(self.app.tasks["attempts.plain"].si("replaced") | self.app.tasks["attempts.plain"].si("by it"))
+        )
+    return f"run {turn}"
+
+
+@task(bind=True, max_retries=3)
+def retries_behind_a_gate(self: Task, gate: str, how: str) -> str:
+    note_start()
+    if self.request.retries == 0:
+        hold(gate)
+        if how == "with others":
+            raise self.retry(args=("no gate", "other arguments"), countdown=0.05)
+        raise self.retry(countdown=0.05)
+    return how
+
+
+@job("attempts.fails_behind_a_gate", attempts=3, backoff=fixed(50))
+def fails_behind_a_gate(gate: str, how: str) -> str:
+    note_start()
+    if current_job().attempts_made == 0:
+        hold(gate)
+        raise TransientError("and Redis is not there")
+    return how
+
+
+@task(bind=True, max_retries=3)
+def retries_with_what_cannot_be_sent(self: Task, value: Any = None) -> None:
+    note_start()
+    raise self.retry(kwargs={"value": object()}, countdown=0)
+
+
+@task
+def kills(value: Any = None) -> None:
+    """Take the process along, each time."""
+    note_start()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task
+def notes_failure(request: Any, error: BaseException, trace: Any) -> None:
+    """An errback of three arguments, which Celery calls where it tells of the failure."""
+    store().rpush(f"told:{request.id}", type(error).__name__)
 
 
 app = make()

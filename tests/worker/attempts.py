@@ -51,6 +51,11 @@ class Hall:
         """Wait until a job has ended so; return its record."""
         return self.stack.ended(job_id, state, within_s)
 
+    def ended_in(self, queue: str, job_id: Any, state: str = "completed") -> None:
+        """Wait until a job has ended so in a queue of another name."""
+        self.stack.ended(job_id, state)
+        assert self.stack.record(job_id)["queue"] == queue
+
     def trace(self, job_id: Any) -> list[str]:
         """The names of a job's events in order."""
         return self.stack.trace(job_id)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from celery import Celery, current_app
 
+from queue_kit.store import Ledger, Moves
 from tests.conftest import LOGS
 from tests.support.events import trace
 from tests.support.leaks import assert_nothing_leaked
@@ -49,9 +50,13 @@ class Stack:
         return self.server.url(self.db + 1)
 
     def start_worker(self, **options: Any) -> WorkerProcess:
-        """Start one more worker on this stack's app; it ends with the stack. The options are WorkerProcess's."""
+        """Start one more worker on this stack's app; it ends with the stack. The options are WorkerProcess's.
+
+        broker_url: another way to the same server.
+        """
         defaults: dict[str, Any] = {"backend_url": self.backend_url, "folder": self.folder, "env": self.env}
-        worker = WorkerProcess(self.module, self.broker_url, **{**defaults, **options})
+        broker_url = options.pop("broker_url", self.broker_url)
+        worker = WorkerProcess(self.module, broker_url, **{**defaults, **options})
         self.workers.append(worker)
         return worker.start()
 
@@ -73,6 +78,11 @@ class Stack:
         """attempts_made, attempts_started and stalled_count."""
         record = self.record(job_id)
         return tuple(int(record.get(name, 0)) for name in ("attempts_made", "attempts_started", "stalled_count"))  # type: ignore[return-value]
+
+    def promote(self, job_id: Any) -> None:
+        """Let a delayed job be due now."""
+        moves = Moves("qwk")
+        assert Ledger(self.jobs).run(moves.promote(str(job_id))) == "ok"
 
     def dead_letters(self, job_id: Any, queue: str = QUEUE) -> list[dict[str, str]]:
         """The dead letters of one job, oldest first."""
