@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 
 from queue_kit.states import FINAL, MOVES
 from queue_kit.store import AT_ONCE
-from queue_kit.store.moves import Unique
 from queue_kit.store.dead_letter_moves import Fresh, replay
+from queue_kit.store.moves import Unique
 from tests.store.desk import HOUR_MS, LATER, LISTS, Desk
 from tests.store.keys_model import MODES as MODES_OF_KEYS
 from tests.store.keys_model import WITH_TTL, Key, Send, facts_of
