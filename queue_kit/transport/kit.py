@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Run:
     """One execution of a job in this process, under one lease.
 
-    ``inside``: the task's own function is running; ``lost``: what it sent under its own id was refused; ``why``: cause and reason of the attempt that failed, for the history.
+    ``inside``: the task's own function is running; ``lost``: what it sent under its own id was refused; ``why``: cause and
+    reason of the attempt that failed, for the history.
     """
 
     id: str
