@@ -55,9 +55,10 @@ class FilterForm(forms.Form):
         if self.errors:
             return given
         texts: dict[str, Any] = {field: given.get(name) or "" for name, field in (("text", "text"), ("cause", "cause"), *_OFFERED.items())}
-        newest, until = given.get(NEWEST), _milliseconds(given.get("until"))
-        bounds = [at for at in (until, newest + 1 if newest is not None else None) if at is not None]
-        times: dict[str, Any] = {"since_ms": _milliseconds(given.get("since")), "until_ms": min(bounds, default=None)}
+        newest_ms, until_ms = given.get(NEWEST), _milliseconds(given.get("until"))
+        bounds = (until_ms, None if newest_ms is None else newest_ms + 1)
+        until_ms = min((at_ms for at_ms in bounds if at_ms is not None), default=None)
+        times: dict[str, Any] = {"since_ms": _milliseconds(given.get("since")), "until_ms": until_ms}
         try:
             self.wanted = LetterFilter(**texts, **times, replayed=_REPLAYED[given.get("replayed") or ""])
         except ValueError as error:

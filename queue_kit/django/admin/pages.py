@@ -20,7 +20,7 @@ from django.urls import URLPattern, path, reverse
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from queue_kit.errors import AlreadyReplayed, ConfigurationError, DeadLetterNotFound, JobNotFound, WrongState
+from queue_kit.errors import ConfigurationError, DeadLetterError, DeadLetterNotFound, JobNotFound, WrongState
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Model]
@@ -77,7 +77,7 @@ class RedisAdmin(_ModelAdmin):
                 return view(request, **{name: unquote(value) for name, value in ids.items()})
             except (DeadLetterNotFound, JobNotFound, LookupOfQueueError) as error:
                 return self.say(request, 404, "Not found", str(error))
-            except (AlreadyReplayed, WrongState) as error:
+            except (DeadLetterError, WrongState) as error:
                 return self.say(request, 409, "Left as it is", str(error))
             except ConfigurationError as error:
                 return self.say(request, 503, "Not set up", str(error))
