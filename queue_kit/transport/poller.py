@@ -22,15 +22,29 @@ class JobPoller(stock.MultiChannelPoller):
         self._wake_fds: tuple[int, int] | None = None
         self.beat: Callable[[], None] = lambda: None
         self.longest_wait_s: float | None = None
+        self._unwatched: dict[int, Any] = {}
 
     def on_poll_start(self) -> None:
         for channel in self._channels:
-            if channel.active_queues:
-                if channel.wants_to_send():
-                    self._register_BRPOP(channel)
-                channel.settle_beside_wait()
+            if not channel._in_poll and channel.active_queues and channel.wants_to_send():
+                self._register_BRPOP(channel)
+            channel.settle_beside_wait()
             if channel.active_fanout_queues:
                 self._register_LISTEN(channel)
+
+    def _register(self, channel: Any, client: Any, kind: str) -> None:
+        super()._register(channel, client, kind)
+        self.watch_again()
+
+    def watch_again(self) -> None:
+        """Have the event loop watch every socket; it is asked to now and then too, so that one it has dropped is not lost."""
+        self._unwatched = dict(self._fd_to_chan)
+
+    @property
+    def fds(self) -> dict[int, Any]:
+        """The sockets that the event loop has still to watch. It asks at each turn, and registers what it gets by a call each."""
+        unwatched, self._unwatched = self._unwatched, {}
+        return unwatched
 
     def on_readable(self, fileno: int) -> None:
         known = self._fd_to_chan.get(fileno)

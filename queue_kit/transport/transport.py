@@ -26,18 +26,25 @@ class JobTransport(_Host):
         """Let the worker's event loop drive this connection, and prove to the lease keeper that it lives."""
         before = set(loop.on_tick)
         super().register_with_event_loop(connection, loop)
-        ours = loop.on_tick - before
-        self._leave_loop = lambda: loop.on_tick.difference_update(ours)
+        ticks = loop.on_tick - before
+        timers = [loop.call_repeatedly(1.0, self.cycle.watch_again)]
         held = self.client.kit.held
         if held is not None:
             held.wake = lambda: loop.call_soon(_nothing)
             loop.on_tick.add(held.beat)
-            loop.call_repeatedly(min(1.0, self.client.kit.moves.renewal_ms / 1000), held.beat)
+            timers.append(loop.call_repeatedly(min(1.0, self.client.kit.moves.renewal_ms / 1000), held.beat))
+        self._leave_loop = lambda: _leave(loop, ticks, timers)
 
     def close_connection(self, connection: Any) -> None:
         """Close; the loop, which outlives connections, would keep calling this one's."""
         self._leave_loop()
         super().close_connection(connection)
+
+
+def _leave(loop: Any, ticks: set[Any], timers: list[Any]) -> None:
+    loop.on_tick.difference_update(ticks)
+    for timer in timers:
+        timer.cancel()
 
 
 def _nothing() -> None:
