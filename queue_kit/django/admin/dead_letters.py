@@ -91,7 +91,9 @@ class DeadLetterAdmin(RedisAdmin):
         if action == "export":
             return self._export(request, letters, meant)
         do = self._replay if action == "replay" else self._discard
-        return do(request, letters, meant, act) if act.cleaned_data["sure"] else self._plan(request, letters, meant, act)
+        return (
+            do(request, letters, meant, act) if act.cleaned_data["sure"] else self._plan(request, letters, meant, act)
+        )
 
     def _plan(self, request: HttpRequest, letters: DeadLetters, meant: Targets, act: ActForm) -> HttpResponse:
         """Say what would become of them, and ask."""

@@ -54,7 +54,8 @@ class FilterForm(forms.Form):
         given = super().clean() or {}
         if self.errors:
             return given
-        texts: dict[str, Any] = {field: given.get(name) or "" for name, field in (("text", "text"), ("cause", "cause"), *_OFFERED.items())}
+        names = {"text": "text", "cause": "cause", **_OFFERED}
+        texts: dict[str, Any] = {field: given.get(name) or "" for name, field in names.items()}
         newest_ms, until_ms = given.get(NEWEST), _milliseconds(given.get("until"))
         bounds = (until_ms, None if newest_ms is None else newest_ms + 1)
         until_ms = min((at_ms for at_ms in bounds if at_ms is not None), default=None)

@@ -63,7 +63,9 @@ class RedisAdmin(_ModelAdmin):
 
     def route(self, route: str, view: View, name: str) -> URLPattern:
         """One address, for those who may see what is here. Ids in it are quoted as Django's admin quotes them."""
-        return path(route, self.admin_site.admin_view(self._guarded(view)), name=f"queue_kit_{self.opts.model_name}_{name}")
+        return path(
+            route, self.admin_site.admin_view(self._guarded(view)), name=f"queue_kit_{self.opts.model_name}_{name}"
+        )
 
     def address(self, name: str, *ids: str) -> str:
         """The address of one of these pages."""

@@ -173,7 +173,9 @@ class QueueAdmin(RedisAdmin):
             return self._again(request, desk, queue, limits=form)
         control.limit(queue, concurrency=form.cleaned_data["concurrency"], rate=form.rate, app=desk.app)
         rate = f"{form.rate[0]} in {form.rate[1]} ms" if form.rate else "none"
-        return self._done(request, queue, f"Limits set: at once {form.cleaned_data['concurrency'] or 'any'}, rate {rate}.")
+        return self._done(
+            request, queue, f"Limits set: at once {form.cleaned_data['concurrency'] or 'any'}, rate {rate}."
+        )
 
     def _hold(self, request: HttpRequest, desk: Desk, queue: str) -> HttpResponse:
         form = HoldForm(request.POST)

@@ -57,9 +57,16 @@ def draw(events: Sequence[EventView]) -> Timeline | None:
         return None
     began, ended = events[0].at_ms, events[-1].at_ms
     scale = (WIDTH - _LEAST) / max(1, ended - began)
-    turns = [event for event in events if event.kind in _STATES or (event.kind in _MARKS and event.kind != Event.STALLED)]
+    turns = [
+        event for event in events if event.kind in _STATES or (event.kind in _MARKS and event.kind != Event.STALLED)
+    ]
     bars = [
-        Bar(f"{(a.at_ms - began) * scale:.1f}", f"{max(_LEAST, (b.at_ms - a.at_ms) * scale):.1f}", a.kind, b.at_ms - a.at_ms)
+        Bar(
+            f"{(a.at_ms - began) * scale:.1f}",
+            f"{max(_LEAST, (b.at_ms - a.at_ms) * scale):.1f}",
+            a.kind,
+            b.at_ms - a.at_ms,
+        )
         for a, b in pairwise([*turns, events[-1]])
         if a.kind in _STATES
     ]
