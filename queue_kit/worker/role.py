@@ -41,6 +41,7 @@ class Role:
         self._every_s = every_s
         self._ledger: Ledger | None = None
         self._failing = False
+        self._outdated = False
         self._start, allocate = _originals()
         self._stop, self._done = allocate(), allocate()
 
@@ -68,7 +69,12 @@ class Role:
         raise NotImplementedError
 
     def reconnect(self) -> None:
-        """Open a new connection at the next tick: the broker may be another one now."""
+        """Open a new connection at the next tick: the broker may be another one now. The old one is closed by the thread that
+        uses it: a main loop of gevent's that waits for a thread's lock can come to its end there."""
+        self._outdated = True
+
+    def _leave(self) -> None:
+        self._outdated = False
         ledger, self._ledger = self._ledger, None
         if ledger is not None:
             ledger.client.close()
@@ -82,6 +88,8 @@ class Role:
 
     def _tick_once(self) -> None:
         try:
+            if self._outdated:
+                self._leave()
             self.tick()
         except (RedisError, OSError) as error:
             if not self._failing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 from typing import Any
 
 from celery import bootsteps, signals
@@ -79,6 +80,8 @@ class Roles(bootsteps.StartStopStep):
         in_main_loop = type(worker.pool).__module__ in ("celery.concurrency.solo", "celery.concurrency.gevent")
         if in_main_loop:
             self._keeper.busy = lambda: any(_is_within_its_limit(request) for request in list(state.active_requests))
+        if getattr(worker.pool, "is_green", False):
+            worker.pool.spawn_n(_stay_awake)
 
     def _count_lost(self, job: HeldJob) -> None:
         self.counts.add(LEASE_LOST, job.claimed.queue, job.name)
@@ -141,6 +144,13 @@ class Roles(bootsteps.StartStopStep):
                 role.stop()
             self._keeper.flush()
             self._burials.flush()
+
+
+def _stay_awake() -> None:
+    """A greenlet that always has a next step. Without one, a main greenlet that waits for a lock which a thread of ours holds
+    for a moment (that of the log, say) would be told that it waits for ever, and end the worker."""
+    while True:
+        time.sleep(1)
 
 
 def _is_within_its_limit(request: Any) -> bool:

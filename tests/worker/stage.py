@@ -38,6 +38,7 @@ class Stage:
     folder: Path
     start_worker: StartWorker
     env: dict[str, str] = field(default_factory=dict)
+    started: list[WorkerProcess] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.app: Celery = crash_app.make(self.url)
@@ -49,7 +50,10 @@ class Stage:
         if "at" in options:
             env["CRASH_AT"] = options.pop("at")
         options = {"broker_url": self.url, "backend_url": "", "queues": [self.queue], **options}
-        return self.start_worker("tests.apps.crash_app", pool=pool, concurrency=concurrency, env=env, **options)
+        self.started.append(
+            self.start_worker("tests.apps.crash_app", pool=pool, concurrency=concurrency, env=env, **options)
+        )
+        return self.started[-1]
 
     def workers(self, *many: dict[str, Any]) -> list[WorkerProcess]:
         """Start several workers at once, which takes little longer than one; a dictionary of options for each."""
@@ -58,9 +62,16 @@ class Stage:
             worker.wait_ready()
         return started
 
-    def send(self, name: str, queue: str = "", **kwargs: Any) -> str:
-        """Send a job; return its id."""
-        return str(self.app.send_task(f"crash.{name}", kwargs=kwargs, queue=queue or self.queue, task_id=_id(name)).id)
+    def kill_workers(self) -> None:
+        """SIGKILL every worker that this stage has started, with its children."""
+        for worker in self.started:
+            worker.kill_all()
+
+    def send(self, name: str, queue: str = "", delay_s: float | None = None, **kwargs: Any) -> str:
+        """Send a job, to run after `delay_s` seconds; return its id."""
+        job_id = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.app.send_task(f"crash.{name}", kwargs=kwargs, queue=queue or self.queue, task_id=job_id, countdown=delay_s)
+        return job_id
 
     def open(self, gate: str) -> None:
         """Let the jobs go that wait for this gate."""
@@ -146,10 +157,6 @@ class Stage:
         seen = self.trace(job_id)
         pairs = list(zip(seen, [*seen[1:], ""], [*seen[2:], "", ""], strict=False))
         return sum(first == "active" and second == "waiting" and third != "stalled" for first, second, third in pairs)
-
-
-def _id(name: str) -> str:
-    return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 STALLED_ONCE = ["added", "waiting", "active", "waiting", "stalled", "active", "completed"]
