@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from queue_kit.store.keys import Keys
@@ -118,8 +119,7 @@ class Traits:
     reserve: frozenset[str] = frozenset()
 
     def as_json(self, avoid: Iterable[str]) -> str:
-        sets = {"once": self.once, "reserve": self.reserve, "avoid": avoid}
-        return json.dumps({key: dict.fromkeys(names, True) for key, names in sets.items()})
+        return f'{{"avoid": {_as_set(avoid)}, {_known_json(self.once, self.reserve)}}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +263,16 @@ class Moves:
 
     def _call(self, verb: str, read: Any, *arguments: Any) -> Call[Any]:
         return Call(script(verb), (self.prefix, *arguments), read)
+
+
+@lru_cache(maxsize=8)
+def _known_json(once: frozenset[str], reserve: frozenset[str]) -> str:
+    """The part that stays the same from claim to claim."""
+    return f'"once": {_as_set(once)}, "reserve": {_as_set(reserve)}'
+
+
+def _as_set(names: Iterable[str]) -> str:
+    return json.dumps(dict.fromkeys(names, True))
 
 
 def _or_blank(value: Number) -> int | str:

@@ -44,6 +44,7 @@ class JobChannel(JobQueues):
         self._settling: list[Pending] = []
         self._claim_base, self._claim_queues = "", tuple[str, ...]()
         self._wait_s: float | None = None
+        self._reads_plain = False
         self._commander: Any = None
         super().__init__(*args, **kwargs)
 
@@ -147,6 +148,7 @@ class JobChannel(JobQueues):
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         plain, jobs = self._split_queues()
+        self._reads_plain = bool(plain)
         connection = self.client.connection
         self._in_poll, self._brpop_sent_at = connection, monotonic()
         if jobs and (self._wait_s is None or self.held.has_pending):
@@ -287,7 +289,7 @@ class JobChannel(JobQueues):
     def _after(self, claim: Claim) -> float | None:
         """Seconds to wait before the next claim; ``None``: claim again at once."""
         if claim.jobs:
-            return _GLANCE_S if self._split_queues()[0] else None
+            return _GLANCE_S if self._reads_plain else None
         return _LONGEST_WAIT_S if claim.wait_ms is None else max(0.001, claim.wait_ms / 1000)
 
     def _read_wait(self, reply: Any) -> bool:

@@ -130,13 +130,21 @@ class Held:
 
     def room(self, prefetch: int) -> Room:
         """What a claim may take now. ``prefetch`` 0 stands for no limit, which is bounded by the slots."""
-        live, slots = self.live(), self.slots()
-        most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
-        limit = 0 if self.refused or self.draining else most - len(live)
+        live = self.live()
         # What is in line comes first; what Celery's own rate limit holds back keeps no slot.
-        begin = slots - sum(job.begun or job.name not in self.traits.reserve for job in live)
+        begin = self.slots() - sum(job.begun or job.name not in self.traits.reserve for job in live)
         suspects = self._max_suspects - sum(job.suspect for job in live)
-        return Room(max(0, limit), max(0, begin), max(0, suspects), frozenset(job.claimed.id for job in live))
+        avoid = frozenset(job.claimed.id for job in live)
+        return Room(max(0, self._free(prefetch, len(live))), max(0, begin), max(0, suspects), avoid)
+
+    def free(self, prefetch: int) -> int:
+        """The limit of :meth:`room` alone, which is asked for at each turn of the event loop."""
+        return self._free(prefetch, len(self.live()))
+
+    def _free(self, prefetch: int, live: int) -> int:
+        slots = self.slots()
+        most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
+        return 0 if self.refused or self.draining else most - live
 
     def settle(self, job: HeldJob, call: Call[Any], answered: Callable[[Any], None]) -> None:
         """Queue the move that ends this lease; the job's slot is free from now on."""

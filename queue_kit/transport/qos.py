@@ -32,7 +32,7 @@ class QoS(stock.QoS):
     def can_consume(self) -> bool:
         if self.held is None or not self.channel.has_job_queues:
             return bool(super().can_consume())
-        return self.held.room(self.prefetch_count).limit > len(self._delivered) - len(self._dirty)
+        return self.held.free(self.prefetch_count) > len(self._delivered) - len(self._dirty)
 
     def can_consume_max_estimate(self) -> int:
         if self.held is None or not self.channel.has_job_queues:
