@@ -5,9 +5,8 @@ door than an Exception.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from billiard.einfo import ExceptionInfo
 from billiard.pool import terminate_handler_fired
@@ -28,9 +27,11 @@ from queue_kit.worker.run import LeaseLost, govern
 from queue_kit.worker.task import adopt
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the pool tells the worker's main process of a run, beside Celery's own outcome."""
+class Report(NamedTuple):
+    """What the pool tells the worker's main process of a run, beside Celery's own outcome.
+
+    A tuple, since each run sends one from child to parent: a frozen dataclass is pickled by Python code, field by field.
+    """
 
     failure: Failure | None = None
     replaced: bool = False
