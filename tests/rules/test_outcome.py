@@ -6,8 +6,18 @@ import pytest
 
 from queue_kit import errors
 from queue_kit.rules.outcome import (
-    AGAIN, CANCEL, REFUSE, TIME_OUT, Fail, Failure, Release, cause_of, decide, ending_of, kind_of,
-)  # fmt: skip
+    AGAIN,
+    CANCEL,
+    REFUSE,
+    TIME_OUT,
+    Fail,
+    Failure,
+    Release,
+    cause_of,
+    decide,
+    ending_of,
+    kind_of,
+)
 from queue_kit.states import Cause, StopReason
 
 
