@@ -19,8 +19,13 @@ SECRET_KEY = required_outside_debug("DJANGO_SECRET_KEY", DEBUG, in_debug="only-f
 ALLOWED_HOSTS = words("DJANGO_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = words("DJANGO_CSRF_TRUSTED_ORIGINS", [])
 
-# Cookies over TLS alone, except where there is no TLS: on a laptop.
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = flag("DJANGO_HTTPS", default=not DEBUG)
+# TLS alone, except where there is none: on a laptop. Probes and scrapers come from inside, over plain HTTP.
+HTTPS = flag("DJANGO_HTTPS", default=not DEBUG)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^health/", r"^metrics"]
+# An hour, so that a mistake passes; for this host alone, since those beside it may be somebody else's.
+SECURE_HSTS_SECONDS = whole_number("DJANGO_HSTS_SECONDS", 3600) if HTTPS else 0
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if flag("DJANGO_BEHIND_PROXY", default=False) else None
 
 INSTALLED_APPS = [

@@ -11,7 +11,10 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 
 from deploy import celery_app
+from queue_kit import Enqueued, enqueue
+from queue_kit.django.admin.hour import HOUR_MS, summarise
 from queue_kit.store import AT_ONCE
+from queue_kit.store.census import EventView
 from queue_kit.worker.control import limits
 from tests.django.admin_site import ALL, QUEUES, VIEWING, browser_of, person
 from tests.store.desk import LATER, Desk
@@ -95,6 +98,7 @@ def test_html_is_text_wherever_it_stands(desk: Desk, admin: Client) -> None:
     shown = [text(admin.get(queue_page(HTML) + "?state=active"))]
     desk.run(desk.moves.retry(HTML, token, AT_ONCE, reason=HTML))
     shown += [text(admin.get(url)) for url in (QUEUES, queue_page(HTML), job_page(HTML), job_page(HTML * 2))]
+    shown += [text(admin.get(f"{QUEUES}{quote(HTML)}/{page}/", {"name": HTML, "key": HTML})) for page in ("hour", "key")]
     shown += [text(act(admin, HTML, action)) for action in ("pause", "drain")] + [text(do(admin, HTML, "remove"))]
     assert [HTML in page for page in shown] == [False] * len(shown)
     assert ["alert(1)" in page for page in shown] == [True] * len(shown)
@@ -217,6 +221,7 @@ def test_a_forged_name_is_not_found(desk: Desk, admin: Client, forged: str) -> N
     assert act(admin, forged, "pause").status_code == 404
     assert do(admin, forged, "cancel").status_code == 404
     assert admin.get(f"{QUEUES}jobs/find/", {"id": forged}).status_code == 404
+    assert {admin.get(f"{QUEUES}{quote(forged)}/{page}/").status_code for page in ("hour", "key")} == {404}
     assert desk.client.smembers("qwk:queues") == {desk.queue}
 
 
@@ -225,6 +230,7 @@ def test_a_forged_name_is_not_found(desk: Desk, admin: Client, forged: str) -> N
     [
         lambda site: site.get(QUEUES), lambda site: site.get(queue_page("q")), lambda site: site.get(job_page("x")),
         lambda site: act(site, "q", "pause"), lambda site: do(site, "x", "cancel"),
+        lambda site: site.get(f"{QUEUES}q/hour/"), lambda site: site.get(f"{QUEUES}q/key/", {"name": "n", "key": "k"}),
     ],
 )  # fmt: skip
 def test_with_redis_away_the_page_says_so(queue_down: None, admin: Client, ask: Callable[[Client], Any]) -> None:
@@ -240,3 +246,51 @@ def test_a_page_recovers_with_redis(desk: Desk, queue: RedisServer, admin: Clien
     assert admin.get(QUEUES).status_code == 503
     queue.start()
     assert admin.get(QUEUES).status_code == 200
+
+
+# -- the last hour, keys -----------------------------------------------------------------------------------------------
+
+
+def test_the_last_hour_is_counted_and_drawn(desk: Desk, viewer: Client) -> None:
+    desk.run(desk.moves.complete("a", desk.running("a")))
+    failed(desk, "b")
+    desk.add("c")
+    page = viewer.get(f"{QUEUES}{quote(desk.queue)}/hour/")
+    hour = page.context["hour"]
+    assert (hour.completed, hour.failed, hour.highest) == (1, 1, 2)
+    assert (hour.columns[59].completed, hour.columns[59].failed) == (1, 1)
+    assert [percent for percent, _ in hour.waits] == [percent for percent, _ in hour.runs] == [50, 95, 99]
+    assert "<svg" in text(page)
+    desk.client.delete(desk.key("events"))
+    assert "none began" in text(viewer.get(f"{QUEUES}{quote(desk.queue)}/hour/"))
+
+
+def test_percentiles_and_minutes_follow_from_the_events() -> None:
+    now = 10 * HOUR_MS
+
+    def event(kind: str, job: int, ago_ms: int) -> EventView:
+        return EventView(f"{now - ago_ms}-0", kind, str(job), now - ago_ms, {})
+
+    jobs = range(1, 101)
+    events = [event("waiting", n, 600_000) for n in jobs]
+    events += [event("active", n, 600_000 - n * 100) for n in jobs]
+    events += [event("completed", n, 500_000 - n * 1000) for n in jobs]
+    hour = summarise(events, now)
+    assert hour.waits == [(50, 5_000), (95, 9_500), (99, 9_900)]
+    assert (sum(column.completed for column in hour.columns), hour.highest) == (100, 60)
+    assert hour.since_ms == now - 600_000
+
+
+def test_a_key_is_looked_up_and_freed(queue: RedisServer, admin: Client, viewer: Client) -> None:
+    def send() -> Enqueued:
+        return enqueue("grade-attempt", {"attempt_id": "a-1"}, idempotency_key="k <1>")
+
+    first = send()
+    url, given = f"{QUEUES}grading/key/", {"name": "grade-attempt", "key": "k <1>"}
+    assert first.id in text(viewer.get(url, given))
+    assert viewer.post(url, given).status_code == 403
+    assert "No job holds this key" in text(viewer.get(url, {**given, "key": "other"}))
+    assert viewer.get(url, {"name": "x"}).status_code == 400
+    assert f"job {first.id} held it" in text(admin.post(url, given, follow=True))
+    assert not send().deduplicated
+    assert LogEntry.objects.get().change_message == f"Freed the key k <1> of grade-attempt, held by {first.id}."

@@ -8,13 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from queue_kit.django.conf import celery_app
-from queue_kit.errors import JobNotFound
+from queue_kit.errors import JobNotFound, QueueKitError
 from queue_kit.observe.reading import open_census
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store.census import Census, EventView, JobView, LineView, RunView
 from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import VERSION, DeadLetter, open_letter
 from queue_kit.worker.letters import dead_letters
+
+
+class QueueNotFound(QueueKitError, LookupError):
+    """No queue of this name has ever held a job."""
 
 
 class Desk:
@@ -73,3 +77,14 @@ class Desk:
         parameters = list(inspect.signature(task.run).parameters) if task is not None else ()
         record = {"version": str(VERSION), "message": job.message, "reason": reason}
         return open_letter(job.id, record, self.redactor, parameters)
+
+
+def desk_with(queue: str) -> Desk:
+    """A desk, for a queue that there is.
+
+    :raises QueueNotFound: it has never held a job; to pause it would make it.
+    """
+    desk = Desk()
+    if queue not in desk.census.queues():
+        raise QueueNotFound(f"there is no queue {queue}")
+    return desk

@@ -20,6 +20,7 @@ from django.urls import URLPattern, path, reverse
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from queue_kit.django.admin.desk import QueueNotFound
 from queue_kit.errors import ConfigurationError, DeadLetterError, DeadLetterNotFound, JobNotFound, WrongState
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class RedisAdmin(_ModelAdmin):
                 raise PermissionDenied
             try:
                 return view(request, **{name: unquote(value) for name, value in ids.items()})
-            except (DeadLetterNotFound, JobNotFound, LookupOfQueueError) as error:
+            except (DeadLetterNotFound, JobNotFound, QueueNotFound) as error:
                 return self.say(request, 404, "Not found", str(error))
             except (DeadLetterError, WrongState) as error:
                 return self.say(request, 409, "Left as it is", str(error))
@@ -100,6 +101,12 @@ class RedisAdmin(_ModelAdmin):
     def say(self, request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
         """A page that only says something."""
         return self.show(request, "message.html", title, status=status, text=text)
+
+    def ask(
+        self, request: HttpRequest, title: str, text: str, carried: list[tuple[str, str]], back: str
+    ) -> HttpResponse:
+        """A page that asks whether the same is really to be done."""
+        return self.show(request, "sure.html", title, text=text, carried=[*carried, ("sure", "on")], back_to=back)
 
     def back(self, address: str) -> HttpResponseRedirect:
         return HttpResponseRedirect(address)
@@ -129,10 +136,6 @@ class RedisAdmin(_ModelAdmin):
         kind = ContentType.objects.get_for_model(self.model, for_concrete_model=False)
         found = LogEntry.objects.filter(content_type=kind, object_id=_storable(object_id)).select_related("user")
         return list(found.order_by("-action_time")[:most])
-
-
-class LookupOfQueueError(LookupError):
-    """No queue has this name."""
 
 
 def _storable(text: str) -> str:

@@ -10,15 +10,16 @@ from typing import Any, Final
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, DELETION
+from django.contrib.admin.models import CHANGE
 from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 from django.views.decorators.http import require_POST
 
-from queue_kit.django.admin.desk import Desk
-from queue_kit.django.admin.pages import LookupOfQueueError, RedisAdmin
-from queue_kit.django.admin.timeline import draw
+from queue_kit.django.admin.desk import Desk, desk_with
+from queue_kit.django.admin.hour import HOUR_MS, summarise
+from queue_kit.django.admin.jobs import JobPages
+from queue_kit.django.admin.keys import KeyPages
 from queue_kit.django.models import Queue
 from queue_kit.states import State
 from queue_kit.store.census import JobView
@@ -71,14 +72,16 @@ class Row:
 
 
 @admin.register(Queue)
-class QueueAdmin(RedisAdmin):
-    """The list of queues, one queue, one job, and what is done to them."""
+class QueueAdmin(JobPages, KeyPages):
+    """The list of queues, one queue and its last hour, and its buttons; with the pages of jobs and of keys."""
 
     def get_urls(self) -> list[URLPattern]:
         return [
             self.route("", self.list_view, "changelist"),
             self.route("<str:queue>/change/", self.queue_view, "change"),
             self.route("<str:queue>/act/", require_POST(self.act_view), "act"),
+            self.route("<str:queue>/hour/", self.hour_view, "hour"),
+            self.route("<str:queue>/key/", self.key_view, "key"),
             self.route("jobs/find/", self.find_view, "find"),
             self.route("jobs/<str:job_id>/show/", self.job_view, "job"),
             self.route("jobs/<str:job_id>/do/", require_POST(self.job_act_view), "job_act"),
@@ -92,28 +95,17 @@ class QueueAdmin(RedisAdmin):
         return self.show(request, "queues.html", "Queues", rows=rows, states=list(State), now_ms=desk.census.now_ms())
 
     def queue_view(self, request: HttpRequest, queue: str) -> HttpResponse:
-        desk = self._desk_with(queue)
+        desk = desk_with(queue)
         asked = request.GET.get("state", "")
         state = State(asked) if asked in set(State) else State.WAITING
         row = self._row(desk, queue)
         return self._queue_page(request, row, state=state, jobs=desk.census.jobs(queue, state))
 
-    def find_view(self, request: HttpRequest) -> HttpResponse:
-        job_id = request.GET.get("id", "").strip()
-        if not job_id:
-            return self.back(self.address("changelist"))
-        Desk().job(job_id)
-        return self.back(self.address("job", quote(job_id)))
-
-    def job_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
-        desk = Desk()
-        job = desk.job(job_id)
-        events, shown = desk.timeline(job_id), desk.shown(job)
-        return self.show(
-            request, "job.html", "Job", job=job, payload=shown.payload, reason=shown.reason, runs=desk.runs(job_id, job),
-            events=events, timeline=draw(events), can=self._can(request, job), log=desk.log(job_id),
-            progress=desk.redactor.tree(job.progress), now_ms=desk.census.now_ms(), history=self.history(job_id),
-        )  # fmt: skip
+    def hour_view(self, request: HttpRequest, queue: str) -> HttpResponse:
+        census = desk_with(queue).census
+        now_ms = census.now_ms()
+        hour = summarise(census.events(queue, str(now_ms - HOUR_MS)), now_ms)
+        return self.show(request, "hour.html", f"The last hour of {queue}", queue=queue, hour=hour)
 
     def _queue_page(self, request: HttpRequest, row: Row, status: int = 200, **context: Any) -> HttpResponse:
         starts, window_ms = row.rules.rate or (None, None)
@@ -130,27 +122,11 @@ class QueueAdmin(RedisAdmin):
         rules = control.limits(queue, desk.app)
         return Row(queue, counts, census.oldest_waiting(queue), rules, census.dead_letter_count(queue))
 
-    def _desk_with(self, queue: str) -> Desk:
-        desk = Desk()
-        if queue not in desk.census.queues():
-            raise LookupOfQueueError(f"there is no queue {queue}")
-        return desk
-
-    def _can(self, request: HttpRequest, job: JobView) -> list[str]:
-        """What the user may do to a job in this state."""
-        if not self.may(request, "control") or job.trimmed:
-            return []
-        verbs = {
-            State.WAITING: ["cancel", "remove"], State.DELAYED: ["promote", "cancel", "remove"], State.ACTIVE: ["cancel"],
-            State.COMPLETED: ["remove"], State.FAILED: ["retry", "remove"], State.CANCELLED: ["retry", "remove"],
-        }  # fmt: skip
-        return verbs[job.state]
-
     # -- acting on a queue --------------------------------------------------------------------------------------------
 
     def act_view(self, request: HttpRequest, queue: str) -> HttpResponse:
         self.require(request, "control")
-        desk = self._desk_with(queue)
+        desk = desk_with(queue)
         acts = {
             "pause": self._pause, "resume": self._resume, "limit": self._limit, "hold": self._hold, "drain": self._drain,
         }  # fmt: skip
@@ -192,7 +168,7 @@ class QueueAdmin(RedisAdmin):
             number = counts[State.WAITING] + (counts[State.DELAYED] if delayed else 0)
             text = f"Remove {number} jobs of {queue} for good, with their history? What runs goes on."
             carried = [("action", "drain"), *([("delayed", "on")] if delayed else [])]
-            return self._ask(request, "Drain queue", text, carried, self.address("change", quote(queue)))
+            return self.ask(request, "Drain queue", text, carried, self.address("change", quote(queue)))
         gone = control.drain(queue, delayed=delayed, app=desk.app)
         return self._done(request, queue, f"Drained: {gone} jobs removed.")
 
@@ -205,43 +181,3 @@ class QueueAdmin(RedisAdmin):
         self.note(request, [queue], CHANGE, what)
         self.message_user(request, f"{queue}: {what}", messages.SUCCESS)
         return self.back(self.address("change", quote(queue)))
-
-    # -- acting on a job ----------------------------------------------------------------------------------------------
-
-    def job_act_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
-        self.require(request, "control")
-        desk, action = Desk(), request.POST.get("action", "")
-        desk.job(job_id)
-        acts = {"cancel": self._cancel, "promote": self._promote, "retry": self._retry, "remove": self._remove}
-        if action not in acts:
-            return self.say(request, 400, "That cannot be done", f"action: one of {', '.join(acts)} is needed")
-        if action == "remove" and "sure" not in request.POST:
-            text = f"Remove job {job_id} for good, with its history?"
-            return self._ask(request, "Remove job", text, [("action", action)], self.address("job", quote(job_id)))
-        what = acts[action](request, desk, job_id)
-        self.note(request, [job_id], DELETION if action == "remove" else CHANGE, what)
-        self.message_user(request, what, messages.SUCCESS)
-        return self.back(self.address("changelist") if action == "remove" else self.address("job", quote(job_id)))
-
-    def _cancel(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
-        state = control.cancel(job_id, desk.app)
-        if state is State.ACTIVE:
-            return "Asked to stop: it is cancelled when its run stops for that."
-        return "Cancelled." if state is State.CANCELLED else f"Nothing to cancel: the job is {state}."
-
-    def _promote(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
-        control.promote(job_id, desk.app)
-        return "Promoted: it waits for the next free worker."
-
-    def _retry(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
-        desk.letters.replay_job(job_id, request.user.get_username())
-        return "Replayed: it waits again, with all its attempts."
-
-    def _remove(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
-        control.remove(job_id, desk.app)
-        return f"Removed job {job_id}."
-
-    def _ask(
-        self, request: HttpRequest, title: str, text: str, carried: list[tuple[str, str]], back: str
-    ) -> HttpResponse:
-        return self.show(request, "sure.html", title, text=text, carried=[*carried, ("sure", "on")], back_to=back)
