@@ -194,6 +194,7 @@ def _job_view(job_id: str, record: Mapping[str, str]) -> JobView:
     fields: dict[str, Any] = {name: record.get(name, "") for name in _TEXTS}
     fields |= {name: int(record.get(name) or 0) for name in _NUMBERS}
     fields |= {f"{name}_ms": _instant(record.get(name)) for name in _INSTANTS}
+    fields["correlation_id"] = fields["correlation_id"] or job_id  # a job that nobody gave one is the first of its kind
     if state is State.COMPLETED:
         fields["reason"] = ""  # why an attempt before the last one failed; it stands in the history
     return JobView(

@@ -137,7 +137,7 @@ def current_job() -> CurrentJob:
         attempts_made=facts.get("attempts_made", request.retries),
         attempts_started=facts.get("attempts_started", request.retries + 1),
         stalled_count=facts.get("stalled_count", 0),
-        correlation_id=ours.get("correlation_id") or "",
+        correlation_id=ours.get("correlation_id") or request.root_id or request.id,
         idempotency_key=f"{task.name}/{key}" if key else request.id,
         _run=kit.running.get(request.id) if kit is not None else None,
         _kit=kit,

@@ -20,14 +20,22 @@ from tests.apps import enqueue_app
 @contextlib.contextmanager
 def sending(broker_url: str, backend_url: str | None = None, **settings: Any) -> Iterator[Celery]:
     """Make an app that sends to this broker, current in this thread for as long as the context lasts."""
-    app, before = enqueue_app.make(broker_url, backend_url, **settings), current_app._get_current_object()
+    app = enqueue_app.make(broker_url, backend_url, **settings)
     app.finalize()
+    with current(app):
+        yield app
+    app.close()
+
+
+@contextlib.contextmanager
+def current(app: Celery) -> Iterator[Celery]:
+    """Make an app the current one of this thread for a while."""
+    before = current_app._get_current_object()
     app.set_current()
     try:
         yield app
     finally:
         before.set_current()
-        app.close()
 
 
 #: Each way to send one job.

@@ -12,15 +12,16 @@ import pytest
 import redis
 from celery import Celery, chain, group
 
-from queue_kit import Enqueued, UnsupportedOperation, enqueue, enqueue_many
+from queue_kit import Enqueued, State, UnsupportedOperation, enqueue, enqueue_many, fixed
 from queue_kit.store import Message
 from queue_kit.store.moves import Added, Unique
 from tests.store.desk import HOUR_MS, LATER, Desk
 from tests.support.events import count, events
 from tests.support.fixtures import OwnRedis
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import Stopwatch, let_pass
-from tests.worker.sending import job_of, sending
+from tests.support.waiting import Stopwatch, let_pass, wait_until
+from tests.worker.sending import current, job_of, sending
+from tests.worker.stage import Stage
 
 KEY = "welcome:42"
 
@@ -426,3 +427,57 @@ def test_celerys_own_ways_take_the_same_options(app: Celery, desk: Desk, how: st
     assert (again.id, again.deduplicated, again.existing_state) == (first.id, True, "waiting")
     assert (first.deduplicated, first.existing_state) == (False, None)
     assert job_of(app, first.id).name == "enq.plain"
+
+
+# -- with real workers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.crash
+def test_a_retry_and_a_stall_rerun_are_never_deduplicated(stage: Stage) -> None:
+    """E6: given jobs that hold their keys; failed once, killed once; then each runs again under its id and key."""
+    with current(stage.app):
+        options: dict[str, Any] = {"queue": stage.queue, "idempotency_key": KEY}
+        flaky = stage.app.tasks["crash.flaky"].apply_async(kwargs={"failures": 2}, **options)
+        dying = stage.app.tasks["crash.die"].apply_async(kwargs={"deaths": 1}, dedup="until_finished", **options)
+        stage.worker()
+        assert {job.state for job in stage.await_ends([flaky.id, dying.id])} == {State.COMPLETED}
+        assert (stage.starts(flaky.id), stage.starts(dying.id)) == (3, 2)
+        again = stage.app.tasks["crash.flaky"].apply_async(**options)
+        assert (again.id, again.existing_state) == (flaky.id, "completed")
+        freed = stage.app.tasks["crash.die"].apply_async(kwargs={"deaths": 0}, dedup="until_finished", **options)
+        assert freed.deduplicated is False
+        stage.await_end(freed.id)
+
+
+def test_a_replaced_payload_runs_under_the_first_id_and_its_result_is_found_there(stage: Stage) -> None:
+    """E4: what the worker runs, stores and settles is all the first send's job."""
+    results = f"{stage.url[:-1]}1"
+    stage.start_worker("tests.apps.enqueue_app", broker_url=stage.url, backend_url=results, pool="threads")
+    with sending(stage.url, results) as app:
+        task, options = app.tasks["enq.free"], {"queue": stage.queue, "idempotency_key": KEY, "dedup": "replace"}
+        first = task.apply_async(kwargs={"value": 1}, countdown=60, **options)
+        again = task.apply_async(kwargs={"value": 2}, countdown=0.2, **options)
+        assert again.id == first.id
+        assert first.get(timeout=20) == 2
+        told = app.tasks["enq.tell"].apply_async(queue=stage.queue, idempotency_key=KEY)
+        assert told.get(timeout=20) == {"id": told.id, "correlation_id": told.id, "idempotency_key": f"enq.tell/{KEY}"}
+    assert stage.trace(first.id) == ["added", "delayed", "deduplicated", "delayed", "waiting", "active", "completed"] or (
+        stage.trace(first.id) == ["added", "delayed", "delayed", "deduplicated", "waiting", "active", "completed"]
+    )
+
+
+def test_what_is_kept_for_later_runs_once_after_the_retries_of_the_first(stage: Stage) -> None:
+    """E4: sent while the first ran and while it waited for its retry; the last one runs, once, when that has failed for good."""
+    with current(stage.app):
+        task = stage.app.tasks["crash.flaky"]
+        options: dict[str, Any] = {"queue": stage.queue, "idempotency_key": KEY, "dedup": "keep_last"}
+        first = task.apply_async(kwargs={"failures": 9}, attempts=2, backoff=fixed(400), **options)
+        stage.worker("threads")
+        stage.await_state(first.id, State.DELAYED)
+        for failures in (1, 0):
+            task.apply_async(kwargs={"failures": failures}, **options)
+        assert stage.await_end(first.id).state == State.FAILED
+        wait_until(lambda: len(stage.book("end")) == 1, says="what was kept has run")
+        (ran,) = stage.book("end")
+        assert stage.await_end(ran["id"]).state == State.COMPLETED
+        assert (stage.counters(ran["id"]), ran["id"] != first.id) == ((1, 1, 0), True)

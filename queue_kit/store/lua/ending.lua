@@ -10,7 +10,7 @@ local function dead_letter(job, now, most, failure)
   local wrote = redis.pcall('HSET', key, 'version', '1', 'queue', job.queue, 'job', job.id, 'name', job.name,
     'message', facts.message or '', 'reason', failure.reason, 'error_class', failure.error_class, 'stack', failure.stack,
     'cause', failure.cause, 'attempts_made', facts.attempts_made or '0', 'attempts_started', facts.attempts_started or '0',
-    'stalled_count', facts.stalled_count or '0', 'correlation_id', facts.correlation_id or '',
+    'stalled_count', facts.stalled_count or '0', 'correlation_id', facts.correlation_id or job.id,
     'added_at', facts.added_at or '', 'failed_at', now)
   if type(wrote) == 'table' and wrote.err then return wrote.err end
   local readable, place = pcall(behind, index, now)
