@@ -13,10 +13,10 @@ from queue_kit.django.admin.pages import RETRY_AFTER_S
 from tests.apps import dead_letters_app
 from tests.conftest import StartWorker
 from tests.django.admin_site import ALL, LETTERS, QUEUES, VIEWING, browser_of, person
-from tests.store.desk import Desk
+from tests.store.desk import LATER, Desk
 from tests.store.test_letters import sent
 from tests.store.test_replay import failed
-from tests.support.browser import PHONE, browser, fits, keep_picture, open_page
+from tests.support.browser import PHONE, barriers, browser, fits, keep_picture, open_page
 from tests.support.redis_server import RedisServer
 from tests.support.site import BROKER_URL
 from tests.support.waiting import wait_until
@@ -89,6 +89,24 @@ def test_a_viewer_reads_and_is_refused(desk: Desk, open_page: OpenPage) -> None:
         assert page.locator("#content button[name=action]").count() == 0
     assert page.request.post(f"{LETTERS}act/", form={"action": "replay", "id": letter}).status == 403
     assert desk.state() == "failed"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_barrier_on_any_page(desk: Desk, open_page: OpenPage, scheme: str) -> None:
+    letter = failed(desk, body=sent(note=HTML))
+    desk.add("later", when=LATER)
+    page = open_page(browser_of(person("ada", *ALL)), color_scheme=scheme)
+    queue = f"{QUEUES}{desk.queue}"
+    for url in (
+        LETTERS, f"{LETTERS}?since=x", f"{LETTERS}{letter}/change/", f"{LETTERS}x/change/", QUEUES, f"{queue}/change/",
+        f"{queue}/hour/", f"{queue}/key/", f"{QUEUES}jobs/later/show/", f"{QUEUES}jobs/job/show/",
+    ):  # fmt: skip
+        page.goto(url)
+        assert (url, barriers(page, "#content")) == (url, [])
+    page.goto(LETTERS)
+    page.get_by_role("button", name="Replay all").click()
+    page.get_by_text("Nothing has been changed yet").wait_for()
+    assert barriers(page, "#content") == []
 
 
 def test_all_is_reached_by_keyboard(desk: Desk, open_page: OpenPage) -> None:

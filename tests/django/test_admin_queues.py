@@ -98,7 +98,9 @@ def test_html_is_text_wherever_it_stands(desk: Desk, admin: Client) -> None:
     shown = [text(admin.get(queue_page(HTML) + "?state=active"))]
     desk.run(desk.moves.retry(HTML, token, AT_ONCE, reason=HTML))
     shown += [text(admin.get(url)) for url in (QUEUES, queue_page(HTML), job_page(HTML), job_page(HTML * 2))]
-    shown += [text(admin.get(f"{QUEUES}{quote(HTML)}/{page}/", {"name": HTML, "key": HTML})) for page in ("hour", "key")]
+    shown += [
+        text(admin.get(f"{QUEUES}{quote(HTML)}/{page}/", {"name": HTML, "key": HTML})) for page in ("hour", "key")
+    ]
     shown += [text(act(admin, HTML, action)) for action in ("pause", "drain")] + [text(do(admin, HTML, "remove"))]
     assert [HTML in page for page in shown] == [False] * len(shown)
     assert ["alert(1)" in page for page in shown] == [True] * len(shown)

@@ -30,8 +30,9 @@ def chromium() -> str:
     program = next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
         service_missing("no Chromium on the PATH: apt-get install chromium")
-    if importlib.util.find_spec("playwright") is None:
-        service_missing("no playwright: pip install playwright")
+    for package in ("playwright", "axe_playwright_python"):
+        if importlib.util.find_spec(package) is None:
+            service_missing(f"no {package}: pip install playwright axe-playwright-python")
     return program
 
 
@@ -87,10 +88,18 @@ def fits(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
+def barriers(page: Any, within: str = "body") -> list[str]:
+    """What axe finds that keeps people out: the rule, and where it is broken."""
+    from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415
+
+    found = Axe().run(page, context=within).response["violations"]
+    return [f"{rule['id']}: {node['html']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
+
+
 def keep_picture(page: Any, name: str) -> None:
     """Write a picture of the page into the folder that PICTURES names, if it names one."""
     if folder := os.environ.get("PICTURES"):
         page.screenshot(path=str(Path(folder) / f"{name}.png"))
 
 
-__all__ = ["browser", "fits", "keep_picture", "open_page"]
+__all__ = ["barriers", "browser", "fits", "keep_picture", "open_page"]
