@@ -29,6 +29,8 @@ def make(broker_url: str | None = None, backend_url: str | None = None, **settin
     install(app, {"WORKER_LOCK_DURATION_MS": LEASE_MS, "WORKER_STALLED_INTERVAL_MS": REAP_MS, **settings})
     for function, options in TASKS:
         app.task(**{"name": f"attempts.{function.__name__}", **options})(function)
+    if os.environ.get("ATTEMPTS_BEAT"):
+        app.conf.beat_schedule = {"tick": {"task": "attempts.tick", "schedule": 1.0}}
     return app
 
 
@@ -42,7 +44,7 @@ def task(function: Any = None, **options: Any) -> Any:
 
 def store() -> redis.Redis:
     """Where tasks write down what they did: the result backend's Redis."""
-    return redis.Redis.from_url(os.environ["CELERY_RESULT_BACKEND"], decode_responses=True)
+    return redis.Redis.from_url(os.environ["CELERY_RESULT_BACKEND"], decode_responses=True, socket_timeout=None)
 
 
 def note_start(**more: Any) -> None:
@@ -117,6 +119,11 @@ def notes(label: str) -> str:
     note_start()
     store().sadd(f"noted:{label}", current_job().id)
     return label
+
+
+@task
+def tick() -> None:
+    note_start()
 
 
 @task
