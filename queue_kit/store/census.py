@@ -128,10 +128,14 @@ class Census:
         entries = self._client.xrange(self._keys.queue(queue, "events"), min=f"({after}")
         return [_event_view(_text(entry_id), _texts(fields)) for entry_id, fields in entries]
 
-    def timeline(self, job_id: str) -> list[EventView]:
-        """Read what is kept of one job's events, oldest first, in whichever queues it has been."""
+    def timeline(self, job_id: str, since_ms: int | None = None) -> list[EventView]:
+        """Read what is kept of one job's events, oldest first, in whichever queues it has been.
+
+        :param since_ms: when it was added, if its record may be gone: what is earlier is not read.
+        """
         job = self.job(job_id)
-        after = str(job.added_at_ms - 1) if job and job.added_at_ms else "0"
+        began_at_ms = job.added_at_ms if job and job.added_at_ms else since_ms
+        after = str(began_at_ms - 1) if began_at_ms else "0"
         found = [event for queue in self.queues() for event in self.events(queue, after) if event.job_id == job_id]
         return sorted(found, key=lambda event: [int(part) for part in event.id.split("-")])
 

@@ -67,7 +67,7 @@ class DeadLetterAdmin(RedisAdmin):
         desk = Desk()
         letter = desk.letters.get(letter_id)
         job = desk.census.job(letter.job_id)
-        events = desk.timeline(letter.job_id)
+        events = desk.timeline(letter.job_id, letter.added_at_ms)
         return self.show(
             request, "letter.html", "Dead letter", letter=letter, job=job, runs=desk.runs(letter.job_id, job), events=events,
             timeline=draw(events), may=self._verbs(request), history=self.history(letter_id),

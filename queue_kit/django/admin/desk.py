@@ -58,11 +58,11 @@ class Desk:
         """The attempt history of a job, without secrets; of one whose record is gone too."""
         return [replace(run, reason=self._reason(job, run.reason)) for run in self.census.runs(job_id)]
 
-    def timeline(self, job_id: str) -> list[EventView]:
-        """The events of a job, without secrets."""
+    def timeline(self, job_id: str, since_ms: int | None = None) -> list[EventView]:
+        """The events of a job, without secrets; added then, if its record may be gone."""
         return [
             replace(event, fields={name: self.redactor.text(value) for name, value in event.fields.items()})
-            for event in self.census.timeline(job_id)
+            for event in self.census.timeline(job_id, since_ms)
         ]
 
     def log(self, job_id: str) -> list[LineView]:

@@ -58,7 +58,7 @@ class RedisAdmin(_ModelAdmin):
         :raises PermissionDenied: 403.
         """
         if not self.may(request, verb):
-            raise PermissionDenied(f"{verb}: this needs a permission that you do not have")
+            raise PermissionDenied(f"You have no permission to {verb} {self.opts.verbose_name_plural}.")
 
     # -- addresses ----------------------------------------------------------------------------------------------------
 
@@ -74,10 +74,11 @@ class RedisAdmin(_ModelAdmin):
 
     def _guarded(self, view: View) -> Callable[..., HttpResponseBase]:
         def answer(request: HttpRequest, **ids: str) -> HttpResponseBase:
-            if not self.has_view_permission(request):
-                raise PermissionDenied
             try:
+                self.require(request, "view")
                 return view(request, **{name: unquote(value) for name, value in ids.items()})
+            except PermissionDenied as error:
+                return self.say(request, 403, "Not allowed", str(error))
             except (DeadLetterNotFound, JobNotFound, QueueNotFound) as error:
                 return self.say(request, 404, "Not found", str(error))
             except (DeadLetterError, WrongState) as error:
