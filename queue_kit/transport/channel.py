@@ -39,14 +39,15 @@ class JobChannel(JobQueues):
 
     QoS = QoS
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        self.kit = connection.client.kit  # kept: a closed channel has no connection any more
         self._asked: list[Call[Any]] = []
         self._settling: list[Pending] = []
         self._claim_base, self._claim_queues = "", tuple[str, ...]()
         self._wait_s: float | None = None
         self._reads_plain = False
         self._commander: Any = None
-        super().__init__(*args, **kwargs)
+        super().__init__(connection, **kwargs)
 
     # -- putting ------------------------------------------------------------------------------------------------------
 

@@ -126,7 +126,8 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
         raise ValueError("it is not a kombu message")
     properties, headers = message["properties"], message.get("headers")
     info = properties.setdefault("delivery_info", {})
-    info["redelivered"] = claimed.stalled_count > 0
+    # What it publishes again goes straight into the queue that it is in: another process need not know the exchange.
+    info.update(exchange="", routing_key=claimed.queue, redelivered=claimed.stalled_count > 0)
     properties["delivery_tag"] = claimed.token
     properties[PROPERTY] = {
         "token": claimed.token,

@@ -60,6 +60,7 @@ class JobPoller(stock.MultiChannelPoller):
         """One wait without an event loop (gevent, plain consumers): until a message, a wake-up or ``timeout``.
 
         :raises queue.Empty: when nothing was delivered.
+        :raises TimeoutError: the same, after a wake-up: the worker's loop has something else to do than to wait on.
         """
         self.beat()
         wake_fd = self._waker()
@@ -69,16 +70,16 @@ class JobPoller(stock.MultiChannelPoller):
         try:
             self.maybe_refresh_binding_expiry()
             self.on_poll_start()
-            delivered = False
+            delivered = woken = False
             for fileno, event in self.poller.poll(timeout) or ():
                 if fileno == wake_fd:
-                    os.read(wake_fd, 4096)
+                    woken = bool(os.read(wake_fd, 4096))
                 else:
                     delivered = bool(self.handle_event(fileno, event)) or delivered
             if not delivered:
                 self.maybe_check_brpop_health()
                 self.maybe_restore_messages()
-                raise Empty()
+                raise TimeoutError if woken else Empty
         finally:
             self._in_protected_read = False
             while self.after_read:

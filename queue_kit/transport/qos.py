@@ -25,6 +25,11 @@ class QoS(stock.QoS):
     def _job(self, delivery_tag: str) -> HeldJob | None:
         return self.held.get(delivery_tag) if self.held else None
 
+    def _if_open(self, settle: Any, *args: Any, **kwargs: Any) -> None:
+        """A closed channel has put its plain messages back already; to settle one with it would be the end of the worker."""
+        if not self.channel.closed:
+            settle(*args, **kwargs)
+
     def append(self, message: Any, delivery_tag: str) -> None:
         if self._job(delivery_tag) is None:
             super().append(message, delivery_tag)
@@ -42,14 +47,14 @@ class QoS(stock.QoS):
     def ack(self, delivery_tag: str) -> None:
         job = self._job(delivery_tag)
         if job is None:
-            super().ack(delivery_tag)
+            self._if_open(super().ack, delivery_tag)
         elif not job.ended:
             self.channel.complete(job)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         job = self._job(delivery_tag)
         if job is None:
-            super().reject(delivery_tag, requeue=requeue)
+            self._if_open(super().reject, delivery_tag, requeue=requeue)
         elif not job.ended:
             self.channel.reject(job, requeue)
 

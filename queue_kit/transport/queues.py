@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from redis import Redis
@@ -26,7 +27,7 @@ class JobQueues(_Host):
 
     _ledger: Ledger | None = None
 
-    @property
+    @cached_property
     def kit(self) -> Kit:
         kit: Kit = self.connection.client.kit
         return kit
@@ -84,6 +85,11 @@ class JobQueues(_Host):
         ledger = self.ledger
         ids = ledger.members(self.kit.keys, queue, "wait")
         return ledger.run_all([self.kit.moves.remove(job_id) for job_id in ids]).count("ok")
+
+    def _do_restore_message(self, payload: Any, exchange: str, *args: Any, **kwargs: Any) -> None:
+        """A broadcast is for who listens when it is sent: nobody reads the lists that kombu would put it back into."""
+        if self.typeof(exchange).type != "fanout":
+            super()._do_restore_message(payload, exchange, *args, **kwargs)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Bind; but a worker that comes back to a full server, or to a replica, must not end for want of a binding."""

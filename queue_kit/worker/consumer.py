@@ -85,6 +85,13 @@ class Consumer(StockConsumer):
             self.held.beat()
             sleep(0.1)
 
+    def call_soon(self, *args: Any, **kwargs: Any) -> Any:
+        """Do something in the main loop; without an event loop it would be done after a wait of two seconds."""
+        promise = super().call_soon(*args, **kwargs)
+        if self.hub is None:
+            self.held.wake()
+        return promise
+
     def ensure_connected(self, conn: Any) -> Any:
         """Wait for Redis with a bounded, growing pause; the loop lives while it waits."""
         conn.ensure_connection = _patient(conn, self)

@@ -27,7 +27,7 @@ _CELERYS: Final = frozenset({
     "app_id", "compression", "confirm_timeout", "content_encoding", "content_type", "correlation_id", "declare",
     "delivery_mode", "event_dispatcher", "exchange", "exchange_type", "expiration", "headers", "immediate", "mandatory",
     "message_id", "origin", "priority", "queue", "reply_to", "retry", "retry_policy", "routing_key", "serializer", "timeout",
-    "timestamp", "type", "user_id", "periodic_task_name", "time_limit", "soft_time_limit", "ignore_result",
+    "timestamp", "type", "user_id", "redelivered", "periodic_task_name", "time_limit", "soft_time_limit", "ignore_result",
 })  # fmt: skip
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 

@@ -105,6 +105,7 @@ class _JobAMQP(_Host):
             if options.get("idempotency_key"):
                 raise UnsupportedOperation(f"{name}: idempotency_key: only for a job that goes straight into a queue of this app")
             job_options.take(options, message[0], self.app._tasks.get(name), name, message[2][_EMBED])
+            options = {**self._way_of_broadcast(queue), **options}
             return stock(getattr(producer, "real", producer), name, message, queue=queue, **options)
 
         return send_task_message
@@ -114,6 +115,15 @@ class _JobAMQP(_Host):
         declared = self.default_queue if queue is None else self.queues[queue] if isinstance(queue, str) else queue
         kind = declared.exchange.type if declared.exchange else "direct"
         return str(declared.name) if kind == "direct" else None
+
+    def _way_of_broadcast(self, queue: Any) -> dict[str, Any]:
+        """What a broadcast needs to be heard: a connection learns by a declaration what kind an exchange is, and Celery makes
+        none for a broadcast; nor does it name the routing key that workers listen to where the exchange was named."""
+        declared = self.queues[queue] if isinstance(queue, str) else queue
+        if declared is None or not declared.exchange or declared.exchange.type != "fanout":
+            return {}
+        exchange = declared.exchange
+        return {"exchange": exchange.name, "routing_key": declared.routing_key, "declare": [exchange]}
 
     def _of_app(self, producer: Any) -> JobProducer | None:
         """A producer of ours in the place of one of kombu's, if that leads to the app's own broker."""

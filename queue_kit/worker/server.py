@@ -62,6 +62,8 @@ def explain(error: Exception) -> str:
     wrong_database = "DB index" in str(error) or "Database is int" in str(error)
     if isinstance(error, (AuthenticationError, NoPermissionError)) or wrong_database:
         return f"broker_url: the server refuses its user, password or database: {error}"
+    if any(word in str(error) for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")):
+        return f"broker_url: TLS with this server fails, see ssl_ca_certs and whether it speaks TLS there: {error}"
     return ""
 
 

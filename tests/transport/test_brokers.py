@@ -153,6 +153,17 @@ def test_tls_with_another_authority_is_no_connection(
     assert refusal.value.sent == "no"
 
 
+def test_a_worker_that_cannot_trust_the_server_says_so_and_ends(
+    start_worker: StartWorker, tls_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = make_certificates(tmp_path_factory.mktemp("other")).authority
+    url = f"rediss://{LOOPBACK}:{tls_port}/0?ssl_cert_reqs=required&ssl_ca_certs={other}"
+    worker = start_worker(APP, broker_url=url, backend_url="cache+memory://", wait=False)
+    assert worker.wait_exit(within_s=30) == 1
+    assert "The worker cannot start: broker_url: TLS with this server fails, see ssl_ca_certs" in worker.logs()
+    assert "Traceback" not in worker.logs()
+
+
 # -- several --------------------------------------------------------------------------------------------------------------
 
 
