@@ -83,9 +83,11 @@ def test_a_queue_is_paused_and_resumed_and_its_numbers_stay_fresh(desk: Desk, op
 def test_a_viewer_reads_and_is_refused(desk: Desk, open_page: OpenPage) -> None:
     letter = failed(desk, body=sent(note=HTML))
     page = open_page(browser_of(person("vic", *VIEWING)), viewport=PHONE, color_scheme="dark")
-    for url in (LETTERS, f"{LETTERS}{letter}/change/", QUEUES, f"{QUEUES}{desk.queue}/change/"):
+    queue = f"{QUEUES}{desk.queue}"
+    pages = (LETTERS, f"{LETTERS}{letter}/change/", QUEUES, f"{queue}/change/", f"{queue}/hour/", f"{queue}/key/")
+    for url in (*pages, f"{QUEUES}jobs/job/show/"):
         page.goto(url)
-        assert fits(page)
+        assert (url, fits(page)) == (url, True)
         assert page.locator("#content button[name=action]").count() == 0
     assert page.request.post(f"{LETTERS}act/", form={"action": "replay", "id": letter}).status == 403
     assert desk.state() == "failed"
