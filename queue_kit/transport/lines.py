@@ -5,20 +5,21 @@ wait without end for a name lookup, and one that makes a connection for each cal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
 from redis.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError, NoScriptError, ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from queue_kit.errors import ConfigurationError
-from queue_kit.store import Call
 
 #: Connections of one process at once. Each is busy for about a millisecond; more threads than this wait their turn.
 MOST: Final = 32
+_WRITTEN_AT_ONCE: Final = 50
 #: What Redis answers, though redis-py takes it for a broken connection.
 _ANSWERS: Final = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
 
@@ -41,17 +42,23 @@ class Line:
         except Exception:  # noqa: BLE001 - whatever it says, this one is not to be used
             return False
 
-    def ask(self, commands: Sequence[tuple[Any, ...]], until: float, answers: list[Any]) -> None:
-        """Send commands in one write and collect their answers, errors of Redis among them, until the instant ``until``.
+    def ask(self, commands: Iterable[tuple[Any, ...]], until: float, answers: list[Any]) -> None:
+        """Send commands and collect their answers, errors of Redis among them, until the instant ``until``.
 
-        What is in ``answers`` when this raises has been answered.
+        They are written a few at a time: Redis works on the first while the next are made. What is in ``answers`` when this
+        raises has been answered.
         """
-        connection = self._connection
-        packed = b"".join(connection.pack_commands(commands))
-        connection._sock.settimeout(_left(until))
-        connection.send_packed_command([packed], check_health=False)
-        for _ in commands:
+        asked, waiting = 0, iter(commands)
+        while some := list(islice(waiting, _WRITTEN_AT_ONCE)):
+            self._write(some, until)
+            asked += len(some)
+        for _ in range(asked):
             answers.append(self._answer(until))  # noqa: PERF401 - one by one: those before an error count
+
+    def _write(self, commands: Sequence[tuple[Any, ...]], until: float) -> None:
+        connection = self._connection
+        connection._sock.settimeout(_left(until))
+        connection.send_packed_command([b"".join(connection.pack_commands(commands))], check_health=False)
 
     def _answer(self, until: float) -> Any:
         # Not the connection's own way: Sentinel's turns the answer of a former primary into a broken connection.
@@ -60,27 +67,9 @@ class Line:
         except _ANSWERS as answer:
             return answer
 
-    def make(self, calls: Sequence[Call[Any]], until: float, answers: list[Any]) -> None:
-        """Make moves in one trip, or in two if Redis does not know a script (yet); collect what they answer."""
-        self.ask([call.command for call in calls], until, answers)
-        unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:
-            again: list[Any] = []
-            try:
-                self.ask(with_sources([calls[index] for index in unknown]), until, again)
-            finally:
-                for index, answer in zip(unknown, again, strict=False):
-                    answers[index] = answer
-
     def close(self) -> None:
         """End the connection."""
         self._connection.disconnect()
-
-
-def with_sources(calls: Sequence[Call[Any]]) -> list[tuple[Any, ...]]:
-    """The commands of these calls, where the first of each script brings its source along."""
-    first = {call.script.sha: index for index, call in reversed(list(enumerate(calls)))}
-    return [call.full_command if first[call.script.sha] == index else call.command for index, call in enumerate(calls)]
 
 
 def _left(until: float) -> float:

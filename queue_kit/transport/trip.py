@@ -4,8 +4,10 @@ guessing which of its jobs Redis has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
+
+from redis.exceptions import NoScriptError
 
 from queue_kit.errors import QueueUnavailable
 from queue_kit.store import Call
@@ -26,18 +28,35 @@ class Trip:
         self.unconfirmed = ""
 
     def make(self, line: Line, until: float) -> None:
-        """Make the moves whose answers are not known."""
+        """Make the moves whose answers are not known; those of a script that Redis does not know (yet) with its source."""
         due = [index for index, answer in enumerate(self._answers) if answer is _UNKNOWN or _is_of_no_primary(answer)]
+        self._ask(line, due, self._commands(due, self._sent), until)
+        unknown = [index for index in due if isinstance(self._answers[index], NoScriptError)]
+        if unknown:
+            self._ask(line, unknown, self._with_sources(unknown), until)
+
+    def _ask(self, line: Line, due: Sequence[int], commands: Iterable[tuple[Any, ...]], until: float) -> None:
         answers: list[Any] = []
-        calls = [self._call(index, self._sent) for index in due]
-        for index, call in zip(due, calls, strict=True):
-            self._made[index] = call
         self._sent = True
         try:
-            line.make(calls, until, answers)
+            line.ask(commands, until, answers)
         finally:
             for index, answer in zip(due, answers, strict=False):
                 self._answers[index] = answer
+
+    def _commands(self, due: Sequence[int], again: bool) -> Iterator[tuple[Any, ...]]:
+        for index in due:
+            made = self._made[index] = self._call(index, again)
+            yield made.command
+
+    def _with_sources(self, unknown: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """Each script's source once: Redis knows it from then on."""
+        taught: set[str] = set()
+        for index in unknown:
+            made = self._made[index]
+            assert made is not None
+            yield made.command if made.script.sha in taught else made.full_command
+            taught.add(made.script.sha)
 
     @property
     def met_no_primary(self) -> bool:

@@ -12,6 +12,7 @@ from queue_kit.policy import Backoff
 from queue_kit.rules.backoff import LONGEST_MS
 from queue_kit.store.moves import Added
 from queue_kit.worker.apps import app_with_queue_kit
+from queue_kit.worker.mould import mould_of
 from queue_kit.worker.options import check_job_id
 from queue_kit.worker.producer import Collector
 
@@ -83,11 +84,17 @@ def enqueue_many(name: str, payloads: Iterable[Any], **options: Any) -> list[Enq
     if "job_id" in options:
         raise ValueError("job_id: each job needs an id of its own: leave it out, or use enqueue for each")
     given = _as_celery_has_them(options)
-    collector = Collector(task.app)
-    with collector:
-        sent = [_send(task, payload, {**given, "producer": collector}) for payload in payloads]
-        if task.app.conf.task_always_eager:
-            return [Enqueued(result.id) for result in sent]
+    if task.app.conf.task_always_eager:
+        return [Enqueued(_send(task, payload, given).id) for payload in payloads]
+    with Collector(task.app) as collector:
+        given["producer"], mould = collector, None
+        for number, payload in enumerate(payloads):
+            if mould is not None:
+                collector.postings.append(mould.cast(_checked(task, payload)))
+                continue
+            _send(task, payload, given)
+            if number == 0:
+                mould = mould_of(task, collector.postings[0], _checked(task, payload))
         answers = collector.send()
     return [_handle(posting.id, answer) for posting, answer in zip(collector.postings, answers, strict=True)]
 
@@ -113,13 +120,23 @@ def declared_task(name: str) -> Any:
 
 
 def _send(task: Any, payload: Any, options: dict[str, Any]) -> Any:
-    fields = task.declared.fields(payload)
+    return task.apply_async(kwargs=_fields(task, payload), **options)
+
+
+def _fields(task: Any, payload: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = task.declared.fields(payload)
     if task.typing:
         try:
             task.__header__(**fields)
         except TypeError as error:
             raise InvalidPayload(f"{task.name}: {error}") from None
-    return task.apply_async(kwargs=fields, **options)
+    return fields
+
+
+def _checked(task: Any, payload: Any) -> dict[str, Any]:
+    """Keyword arguments as `apply_async` would send them."""
+    checked: dict[str, Any] = task.declared.check((), _fields(task, payload))
+    return checked
 
 
 def _handle(job_id: str, answer: Added | QueueUnavailable) -> Enqueued:

@@ -82,13 +82,28 @@ def pack(
             raise
         raise InvalidPayload(f"{name}: the payload cannot be sent as {serializer}: {error}") from error
     if most is not None:
-        _check_size(name, data, most)
+        check_size(name, data, most)
     if compression:
         data, headers["compression"] = compress(data, compression)
     return data, content_type, encoding
 
 
-def _check_size(name: str, body: str | bytes, most: int) -> None:
+def as_json(name: str, fields: Mapping[str, Any]) -> str:
+    """Keyword arguments as the serializer ``json`` writes them.
+
+    :raises InvalidPayload: it cannot; says why.
+    """
+    try:
+        return str(dumps(fields, serializer="json")[2])
+    except EncodeError as error:
+        raise InvalidPayload(f"{name}: the payload cannot be sent as json: {error}") from error
+
+
+def check_size(name: str, body: str | bytes, most: int) -> None:
+    """Refuse a payload that is too large for a record.
+
+    :raises InvalidPayload: says how many bytes it has and how many there may be.
+    """
     size = len(body.encode()) if isinstance(body, str) else len(body)
     if size > most:
         raise InvalidPayload(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 from kombu.exceptions import LimitExceeded
 
@@ -63,7 +63,7 @@ class JobProducer:
         if real is not None:
             real.release()
 
-    def __enter__(self) -> JobProducer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -89,19 +89,19 @@ class Collector(JobProducer):
     def __init__(self, app: Any) -> None:
         super().__init__(app)
         self.postings: list[Posting] = []
-        self._announcements: list[Callable[[], None]] = []
+        self._announcements: dict[str, Callable[[], None]] = {}
 
     def take(self, posting: Posting, announce: Callable[[], None]) -> None:
-        """Keep a job."""
+        """Keep a job. One without an announcement may be put into ``postings`` straight away."""
         self.postings.append(posting)
-        self._announcements.append(announce)
+        self._announcements[posting.id] = announce
 
     def send(self) -> list[Added | QueueUnavailable]:
         """Send what was kept; announce what Redis has taken."""
         answers: list[Added | QueueUnavailable] = self._app.queue_kit.sender.send_all(self.postings)
-        for answer, announce in zip(answers, self._announcements, strict=True):
-            if isinstance(answer, Added):
-                announce()
+        for posting, answer in zip(self.postings, answers, strict=True):
+            if isinstance(answer, Added) and posting.id in self._announcements:
+                self._announcements[posting.id]()
         return answers
 
 

@@ -442,3 +442,56 @@ def test_the_short_way_shows_what_celerys_long_way_shows(arguments: Any) -> None
 
 def test_a_fixed_backoff_too(app: Celery) -> None:
     assert headers_of(app, enqueue("enq.tell", backoff=fixed(5)).id)["queue_kit"]["backoff"]["kind"] == "fixed"
+
+
+# -- the short way of a batch ---------------------------------------------------------------------------------------------
+
+PAYLOADS: list[Any] = [
+    None, 1, "x" * 2_000, "quotes ' \" \\ \n \u2028 é \U0001f600", {"a": [1, {"b": None}]}, [1.5, True], dt.date(2026, 1, 2),
+    b"bytes", "id", "body", "shown", "\ud800",
+]  # fmt: skip
+
+
+def message_of(app: Celery, job_id: str) -> str:
+    """A job's message with its own id blotted out, of which there is one in each."""
+    return job_of(app, job_id).message.replace(job_id, "ID")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"priority": 3, "attempts": 2, "backoff": fixed(5), "correlation_id": "c-1", "idempotency_ttl_ms": None}]
+)
+def test_a_batch_sends_what_single_sends_would(app: Celery, options: dict[str, Any]) -> None:
+    """SPEC 5: the messages that are cast from the first are, letter for letter, those of the whole way."""
+    payloads = [{"value": value} for value in PAYLOADS]
+    cast = enqueue_many("enq.free", payloads, **options)
+    whole = [enqueue("enq.free", payload, **options) for payload in payloads]
+    assert [message_of(app, one.id) for one in cast] == [message_of(app, one.id) for one in whole]
+    views = [[job_of(app, one.id) for one in handles] for handles in (cast, whole)]
+    kept = [[(job.queue, job.name, job.priority, job.correlation_id.replace(job.id, "ID")) for job in jobs] for jobs in views]
+    assert kept[0] == kept[1]
+
+
+def test_a_batch_with_a_model_sends_the_same_too(app: Celery) -> None:
+    payloads: list[Any] = [{**GOOD, "at": dt.datetime(2026, 1, 2, tzinfo=dt.UTC)}, GOOD, Order.model_validate(GOOD)]
+    cast, whole = enqueue_many("enq.order", payloads), [enqueue("enq.order", payload) for payload in payloads]
+    assert [message_of(app, one.id) for one in cast] == [message_of(app, one.id) for one in whole]
+
+
+def test_a_cast_payload_is_refused_as_any_other(app: Celery, client: redis.Redis) -> None:
+    for wrong, words in (({"value": object()}, "cannot be sent as json"), ({"value": "x" * 20_000}, "at most 16384")):
+        with pytest.raises(InvalidPayload, match=words):
+            enqueue_many("enq.free", [{}, {}, wrong])
+    with pytest.raises(InvalidPayload, match="unexpected keyword"):
+        enqueue_many("enq.free", [{}, {}, {"valeu": 1}])
+    assert nothing_was_sent(client)
+
+
+def test_routes_that_look_at_the_payload_are_asked_for_each_job(app: Celery) -> None:
+    """A router of the project's own may send each job elsewhere; then nothing is cast."""
+
+    def by_value(name: str, args: Any, kwargs: dict[str, Any], options: Any, task: Any = None, **_: Any) -> Any:
+        return {"queue": f"q{kwargs['value']}"}
+
+    app.conf.task_routes = (by_value,)
+    handles = enqueue_many("enq.free", [{"value": number} for number in range(3)])
+    assert [job_of(app, handle.id).queue for handle in handles] == ["q0", "q1", "q2"]
