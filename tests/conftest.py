@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import connections
 
 from tests.support.engine import EngineMissing, find_engine
 from tests.support.fixtures import OwnProxy, OwnRedis, StartWorker
@@ -43,6 +44,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _log_of(request: pytest.FixtureRequest, title: str, read: Callable[[], str]) -> None:
     request.node.stash.setdefault(LOGS, []).append((title, read))
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """SQLite in a file of this run: threads that write at once meet the locks that production has. Here, and not where the
+    site is tested, since the database is made once, for whichever test asks first."""
+    database = connections["default"].settings_dict
+    if "sqlite3" in database["ENGINE"]:
+        database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("db") / "test.sqlite3")
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def test_colours_are_for_terminals() -> None:
 
 def parent(tmp_path: Path, then: str) -> tuple[Process, int]:
     """Start a process with a child; returns it with the child's pid."""
-    process = Process("parent", [sys.executable, "-uc", f"{PARENT}print('child', c.pid); {then}"], {}, tmp_path).start()
+    process = Process("parent", [sys.executable, "-uc", f"{PARENT}print(f'child {{c.pid}}'); {then}"], {}, tmp_path).start()
     wait_until(lambda: process.says("child"), says="the child runs")
     return process, int(process.tail().split()[1])
 

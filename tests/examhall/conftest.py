@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 from examhall.models import Attempt
 from examhall.scoring_service import ScoringServer
-from tests.support.site import django_db_modify_db_settings, queue, queue_down, site, unused_port  # noqa: F401
+from tests.support.site import queue, queue_down, site, unused_port  # noqa: F401
 
 
 @pytest.fixture

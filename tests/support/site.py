@@ -21,21 +21,11 @@ BROKER_URL = f"redis://{LOOPBACK}:{PORT}/0"
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "deploy.settings")
 django.setup()
 
-from django.conf import settings as site_settings  # noqa: E402
-from django.db import connections  # noqa: E402
 from django.test import Client  # noqa: E402
 
 from deploy import celery_app  # noqa: E402
 
 celery_app.conf.broker_url = BROKER_URL
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """SQLite in a file of this run: threads that write at once meet the locks that production has."""
-    if "sqlite3" in site_settings.DATABASES["default"]["ENGINE"]:
-        file = tmp_path_factory.mktemp("db") / "test.sqlite3"
-        connections["default"].settings_dict["TEST"]["NAME"] = str(file)
 
 
 @pytest.fixture
@@ -63,4 +53,4 @@ def unused_port() -> int:
     return free_port()
 
 
-__all__ = ["django_db_modify_db_settings", "queue", "queue_down", "site", "unused_port"]
+__all__ = ["queue", "queue_down", "site", "unused_port"]

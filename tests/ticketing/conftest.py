@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.management import call_command
 
-from tests.support.site import django_db_modify_db_settings, queue, queue_down, site, unused_port  # noqa: F401
+from tests.support.site import queue, queue_down, site, unused_port  # noqa: F401
 from ticketing.models import Event, Seat
 
 

@@ -99,14 +99,10 @@ def _run(line: list[str], names: dict[str, str]) -> tuple[str, ...]:
     _, name, args, kwargs, retries, group, parent, root = line
     # In which order results of one place in a chord come in is luck as well.
     facts = [_NUMBERS.sub(_in_order, _UUID.sub("<id>", fact)) for fact in (args, kwargs)]
-    return (
-        name,
-        *facts,
-        f"retry {retries}",
-        "in a group" if group else "",
-        names.get(parent, ""),
-        names.get(root, "?"),
-    )
+    by = names.get(parent, "")
+    # A body whose parent is luck has the root of that parent, which for a chain in the header is the chain's first step.
+    under = "of that one" if by == "one of a group" else names.get(root, "?")
+    return (name, *facts, f"retry {retries}", "in a group" if group else "", by, under)
 
 
 def _in_order(numbers: re.Match[str]) -> str:

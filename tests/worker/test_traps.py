@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from celery import Celery
 
 from queue_kit.observe.reading import open_census
 from queue_kit.states import State
@@ -16,7 +17,6 @@ from queue_kit.store.census import JobView
 from tests.apps import traps_app
 from tests.support.fixtures import StartWorker
 from tests.support.redis_server import RedisServer
-from tests.support.sample_app import app as sample_app
 from tests.support.waiting import stays_true, wait_until
 from tests.support.worker_process import WorkerProcess
 
@@ -221,8 +221,8 @@ def test_a_stock_worker_on_the_same_database_and_ours_leave_each_other_alone(
     """K13: same database, same queue name; each has its own messages, and restores none of the other's."""
     stock = start_worker("tests.support.sample_app", broker_url=trap.url, queues=[trap.queue], concurrency=1)
     ours = trap.worker(broker_transport_options={"visibility_timeout": 1, "unacked_restore_interval": 1})
-    sample_app.conf.update(broker_url=trap.url, result_backend=trap.url)
-    held = sample_app.send_task("sample.hold", ("stock",), queue=trap.queue)
+    sender = Celery("sender", broker=trap.url, backend=trap.url, set_as_current=False)
+    held = sender.send_task("sample.hold", ("stock",), queue=trap.queue)
     client.blpop(["stock:begun"], timeout=20)
     mine = trap.send("hold", kwargs={"gate": "gate"})
     wait_until(lambda: trap.book("hold"), says="our job runs")
@@ -235,7 +235,7 @@ def test_a_stock_worker_on_the_same_database_and_ours_leave_each_other_alone(
     (trap.folder / "gate").touch()
     assert held.get(timeout=10) == "('stock', 'go')"
     assert trap.ended(mine).attempts_started == 1
-    assert sample_app.send_task("sample.add", (2, 3), queue=trap.queue).get(timeout=10) == 5
+    assert sender.send_task("sample.add", (2, 3), queue=trap.queue).get(timeout=10) == 5
     assert trap.works()
     assert "sample" not in ours.logs().replace("sample.", "", 0).partition("ready.")[2]
     assert stock.stop() == 0
