@@ -77,7 +77,7 @@ class JobChannel(JobQueues):
         """An id is one job: the first queue's copy has it, the others' have ids that follow from it. A job that runs moves to
         one queue, its own if that is among them."""
         job_id = message["headers"]["id"]
-        run = self.kit.running.get(job_id)
+        run = self.kit.sending_run(job_id)
         if run is not None:
             own = run.facts.get("queue")
             queues = [own if own in queues else queues[0]]
@@ -92,15 +92,15 @@ class JobChannel(JobQueues):
         self._put_job(posting)
 
     def _put_job(self, posting: envelope.Posting) -> None:
-        run = self.kit.running.get(posting.id)
+        run = self.kit.sending_run(posting.id)
         if run is None:
             added = self.run(posting.add(self.kit.moves))
             envelope.log_duplicate(posting, added)
             return
         run.unsent = (posting.message, posting.when)
         points.reached("move sending")
-        self.run(posting.move(self.kit.moves, run))
-        run.unsent, run.moved = None, True
+        run.lost = self.run(posting.move(self.kit.moves, run)) in ("lost", "gone")
+        run.unsent, run.moved = None, not run.lost
         points.reached("move answered")
 
     @contextmanager

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Run:
     """One execution of a job in this process, under one lease.
 
-    ``inside``: the task's own function is running; ``lost``: what it sent under its own id was refused; ``why``: cause and
-    reason of the attempt that failed, for the history.
+    ``inside``: the task's own function is running; ``lost``: what it sent under its own id was refused; ``exhausted``:
+    it asked for a retry and had none left; ``why``: cause and reason of the attempt that failed, for the history.
     """
 
     id: str
@@ -34,6 +34,7 @@ class Run:
     ending: Release | Cancel | None = None
     moved: bool = False
     lost: bool = False
+    exhausted: bool = False
     replaced: bool = False
     unsent: tuple[Message, When] | None = None
 
@@ -42,7 +43,8 @@ class Run:
 class Kit:
     """One app's settings, moves and key names, with what this process runs and holds.
 
-    ``running`` maps the id of each job that this very process executes to its run: a publish under that id moves the job.
+    ``running`` maps the id of each job that this very process executes to its run. ``current_id`` says which job the calling
+    thread runs, if it runs one.
     ``sender`` sends the app's jobs. ``held`` is the worker's registry of leases; ``None`` in a process that only sends.
     """
 
@@ -53,6 +55,16 @@ class Kit:
     held: Held | None = None
     sender: Any = None
     running: dict[str, Run] = field(default_factory=dict)
+    current_id: Callable[[], str | None] = lambda: None
+
+    def sending_run(self, job_id: str) -> Run | None:
+        """The run whose own job it is that is being sent, and so moved: sent by itself, or from a thread that it started.
+
+        What another job of this process sends under that id, the last step of a canvas, comes after that run, also while that
+        has not quite ended.
+        """
+        run = self.running.get(job_id)
+        return run if run is not None and self.current_id() in (None, job_id) else None
 
     @classmethod
     def of(cls, settings: Settings, is_task_queue: Callable[[str], bool]) -> Kit:

@@ -47,7 +47,7 @@ class Sender:
 
         :raises QueueUnavailable: within the setting ``ENQUEUE_TIMEOUT_MS``; says whether it may have been sent.
         """
-        run = self._kit.running.get(posting.id)
+        run = self._kit.sending_run(posting.id)
         if run is None:
             return _or_raise(self.send_all([posting])[0])
         run.unsent = (posting.message, posting.when)

@@ -4,6 +4,7 @@ was killed would have told, its result, its callers, its signals, would be told 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from celery import signals
@@ -98,10 +99,11 @@ class Endings(_Host):
         self.send_event("task-revoked", terminated=False, signum=None, expired=False)
         self.settler.cancel(job, job.cancel or Cause.CANCELLED, tell=True)
 
-    def _end_of(self, failure: Failure, policy: RetryPolicy | None, made: int) -> Fail:
+    def _end_of(self, failure: Failure, policy: RetryPolicy | None, made: int, report: Report) -> Fail:
         """Why a run that will not be repeated has failed. A plain task has no attempts left once it has retried enough."""
         if policy is None:
-            tried_again = made > 1 and self.task.max_retries is not None and made > self.task.max_retries
+            spent = made > 1 and self.task.max_retries is not None and made > self.task.max_retries
+            tried_again = report.exhausted or spent
             if failure.cause is Cause.EXHAUSTED and not tried_again:
                 return Fail(Cause.NON_RETRYABLE, exhausted=False)
             return Fail(failure.cause, exhausted=tried_again)
@@ -110,3 +112,10 @@ class Endings(_Host):
             return end
         # Attempts were left, but the backoff function, or an option of the task, says that the error is final.
         return Fail(Cause.NON_RETRYABLE if failure.cause is Cause.EXHAUSTED else failure.cause, exhausted=False)
+
+
+def when_of(retry: Retry) -> When:
+    """When a retry is due that was raised by hand, and never sent: after seconds, at an instant, or at once."""
+    if isinstance(retry.when, datetime):
+        return When(due_at_ms=int(retry.when.timestamp() * 1000))
+    return When(delay_ms=max(0, round(float(retry.when or 0) * 1000)))

@@ -31,7 +31,7 @@ from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.held import HeldJob
 from queue_kit.worker import deadline
-from queue_kit.worker.endings import Endings
+from queue_kit.worker.endings import Endings, when_of
 from queue_kit.worker.failure import failure_of, unwrapped
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.run import LeaseLost
@@ -186,8 +186,10 @@ class JobRequest(Endings, StockRequest):
         assert self.job is not None
         state.task_ready(self)
         error = unwrapped(exc_info.exception)
-        if isinstance(error, Retry):
+        if isinstance(error, Retry) and report.moved:
             self.on_retry(exc_info)
+        elif isinstance(error, Retry):
+            self._retry_here(self._next_message(), when_of(error), error.exc or error, exc_info)
         elif isinstance(error, LeaseLost) or isinstance(getattr(error, "reason", None), LeaseLost):
             self._app.queue_kit.held.lose(self.job, "its outcome is refused")
             self._settle_once(self.settler.moved)
@@ -267,7 +269,7 @@ class JobRequest(Endings, StockRequest):
         delay_ms = wait_ms(policy, made, error, self._app.queue_kit.settings) if policy is not None and again else None
         if delay_ms is not None:
             return self._retry_here(self._next_message(), When(delay_ms=delay_ms), error, exc_info)
-        self._fail(error, exc_info, self._end_of(failure, policy, made), report, stored=report.stored)
+        self._fail(error, exc_info, self._end_of(failure, policy, made, report), report, stored=report.stored)
 
     # -- Celery's own words -------------------------------------------------------------------------------------------
 

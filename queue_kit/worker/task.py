@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from celery import shared_task
 from celery.exceptions import Reject
@@ -22,6 +22,9 @@ from queue_kit.transport.kit import Run
 from queue_kit.worker.failure import failure_of
 from queue_kit.worker.run import LeaseLost
 from queue_kit.worker.waits import wait_ms
+
+#: What ``max_retries=None`` means in Celery, as a number of attempts.
+_NO_LIMIT: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ def job(
             raise ValueError("attempts: leave it out where max_retries is given; attempts counts the first run too")
     elif backoff is not None:
         RetryPolicy(1, backoff)
+    if options.get("max_retries", 0) is None:
+        attempts = _NO_LIMIT
     declared = Declared(name, queue, attempts, backoff, payload, check_timeout(timeout_ms))
     options = {
         "autoretry_for": (Exception,),
@@ -180,6 +185,9 @@ class JobTask(_Host):
                 if delay_ms is None:
                     raise exc or self.MaxRetriesExceededError("the backoff function has said stop")
                 countdown = delay_ms / 1000
+        limit = self.max_retries if max_retries is None else max_retries
+        if self._run is not None and limit is not None:
+            self._run.exhausted = request.retries >= limit
         try:
             return super().retry(
                 args, kwargs, exc=exc, throw=throw, eta=eta, countdown=countdown, max_retries=max_retries, **options
@@ -187,6 +195,23 @@ class JobTask(_Host):
         finally:
             if self._run is not None and self._run.lost:
                 raise LeaseLost(f"the lease of {request.id} is lost")
+
+    @property
+    def override_max_retries(self) -> int | None:
+        """The limit that one run gave to its retry. Celery keeps it on the task, where the next job of the process finds it."""
+        try:
+            limit: int | None = self.request.__dict__["override_max_retries"]
+        except KeyError:
+            raise AttributeError("override_max_retries") from None
+        return limit
+
+    @override_max_retries.setter
+    def override_max_retries(self, limit: int | None) -> None:
+        self.request.__dict__["override_max_retries"] = limit
+
+    @override_max_retries.deleter
+    def override_max_retries(self) -> None:
+        self.request.__dict__.pop("override_max_retries", None)
 
     @property
     def _run(self) -> Run | None:

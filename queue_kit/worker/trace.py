@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from billiard.einfo import ExceptionInfo
 from billiard.pool import terminate_handler_fired
 from celery import current_app
+from celery._state import get_current_worker_task
 from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
 
@@ -39,6 +40,7 @@ class Report(NamedTuple):
     unsent: Any = None
     stored: bool = True
     ending: Release | Cancel | None = None
+    exhausted: bool = False
 
 
 def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Report]:
@@ -63,7 +65,9 @@ def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwarg
             del running[uuid]
     points.reached("report returning")
     failure = failure_of(retval.exception, retval.traceback) if failed else None
-    return failed, retval, runtime, Report(failure, run.replaced, run.moved, run.unsent, ending=run.ending)
+    return failed, retval, runtime, Report(
+        failure, run.replaced, run.moved, run.unsent, ending=run.ending, exhausted=run.exhausted
+    )
 
 
 def _is_the_pools_own(error: BaseException) -> bool:
@@ -98,10 +102,16 @@ def prepare_task(task: Any) -> None:
         return
     kit: Kit = task.app.queue_kit
     attend_canvas()
+    kit.current_id = _current_id
     adopt(task)
     govern(task, kit)
     task.replace = MethodType(_replacing(type(task).replace, kit), task)
     task._queue_kit_ready = True
+
+
+def _current_id() -> str | None:
+    task = get_current_worker_task()
+    return None if task is None else task.request.id
 
 
 def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:
