@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from celery import signals
 from celery.app.amqp import AMQP, _callback_publish_retry
@@ -203,15 +204,9 @@ def send_task_of(app: Any) -> Callable[..., Any]:
 
     def send_task(name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         options.update(zip(_POSITIONS, more, strict=False))
-        given = any(options.get(key) for key in ("producer", "connection", "publisher"))
-        producer = JobProducer(app)
-        if not given:
-            options["producer"] = producer
-        _leave_results_alone(app.backend)
-        with producer:
+        with _producer_for(app, options) as producer:
             result = stock(name, args, kwargs, **options)
-        given_by_us = options.get("producer")
-        added = given_by_us.added if isinstance(given_by_us, JobProducer) else None
+        added = producer.added
         result.deduplicated = added is not None and added.outcome in ("duplicated", "deduplicated")
         result.existing_state = added.state if added is not None and result.deduplicated else None
         if added is not None and added.id:
@@ -219,6 +214,19 @@ def send_task_of(app: Any) -> Callable[..., Any]:
         return result
 
     return send_task
+
+
+def _producer_for(app: Any, options: dict[str, Any]) -> AbstractContextManager[JobProducer]:
+    """The producer of one send: ours, unless the caller has given one that leads elsewhere (ours then hears nothing of it)."""
+    _leave_results_alone(app.backend)
+    given = options.get("producer") or options.get("publisher")
+    if isinstance(given, JobProducer):  # of a group or batch, which sends all its jobs with one
+        given.added = None
+        return nullcontext(given)
+    if given or options.get("connection"):
+        return JobProducer(app)
+    options["producer"] = JobProducer(app)
+    return cast(JobProducer, options["producer"])
 
 
 def _leave_results_alone(backend: Any) -> None:

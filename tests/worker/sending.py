@@ -46,6 +46,7 @@ WAYS: dict[str, Callable[[Celery], Any]] = {
     "plain task": lambda app: app.tasks["enq.plain"].delay(1),
     "by name": lambda app: app.send_task("enq.elsewhere", kwargs={"value": 1}),
     "countdown": lambda app: app.tasks["enq.plain"].apply_async((1,), countdown=60),
+    "through an exchange": lambda app: app.tasks["enq.plain"].apply_async((1,), exchange="elsewhere", routing_key="x"),
     "group": lambda app: group([app.tasks["enq.plain"].s(1)]).apply_async(),
 }
 

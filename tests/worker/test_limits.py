@@ -16,7 +16,7 @@ from tests.store.desk import HOUR_MS, LATER, Desk
 from tests.support.fixtures import OwnRedis
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch, stays_true, wait_until
-from tests.worker.sending import sending
+from tests.worker.sending import current, sending
 from tests.worker.stage import LEASE_S, POOLS, REAP_S, Stage
 
 
@@ -114,6 +114,29 @@ def test_what_is_taken_ahead_respects_a_limit_that_comes_later(stage: Stage) -> 
     control.resume(stage.queue, app=stage.app)
     assert {job.state for job in stage.await_ends(ahead)} == {State.COMPLETED}
     assert worker.running
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_the_most_urgent_run_first_and_equals_in_order(stage: Stage, pool: str) -> None:
+    """D7: 0 before 1 before … 9; first in, first out within one."""
+    urgencies = (9, 5, 0, 1, 5, 0, 9)
+    sent = [(urgency, stage.app.send_task("crash.quick", queue=stage.queue, priority=urgency).id) for urgency in urgencies]
+    stage.worker(pool)
+    stage.await_ends([job_id for _, job_id in sent])
+    assert in_order(stage) == [job_id for _, job_id in sorted(sent, key=lambda pair: pair[0])]
+
+
+@pytest.mark.parametrize("name", ["a:b:wait", "with space", "näme", "0", "x" * 100])
+def test_a_queue_may_have_any_name(stage: Stage, name: str) -> None:
+    """A separator in it is no end of it: neither for its keys, nor for its limits, nor for a wake-up."""
+    queue = f"{stage.queue}{name}"
+    stage.worker("threads", queues=[queue])
+    control.limit(queue, concurrency=1, app=stage.app)
+    with current(stage.app):
+        first = stage.app.tasks["crash.quick"].apply_async(queue=queue, idempotency_key=name)
+        assert stage.app.tasks["crash.quick"].apply_async(queue=queue, idempotency_key=name).id == first.id
+    assert stage.await_end(first.id).queue == queue
+    assert stage.census.counts(queue)[State.COMPLETED] == 1
 
 
 # -- rate and hold-off ----------------------------------------------------------------------------------------------------

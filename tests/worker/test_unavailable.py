@@ -17,7 +17,7 @@ import pytest
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from queue_kit import QueueUnavailable, enqueue, enqueue_many
+from queue_kit import QueueUnavailable, State, enqueue, enqueue_many
 from queue_kit.store import Keys, Ledger
 from tests.support.engine import find_engine
 from tests.support.fixtures import OwnProxy, OwnRedis
@@ -25,7 +25,8 @@ from tests.support.ports import LOOPBACK, free_port, is_listening
 from tests.support.processes import environment_with_project, kill_session, spawn
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch, wait_until
-from tests.worker.sending import WAYS, sending
+from tests.worker.sending import WAYS, current, sending
+from tests.worker.stage import Stage
 
 #: The default limit of a send, with what the cases allow beside a bound.
 BOUND_S = 1.0 * 1.2 + 0.25
@@ -143,6 +144,22 @@ def test_code_that_knows_celery_alone_catches_it(own_redis: OwnRedis) -> None:
         server.kill()
         with pytest.raises(OperationalError):
             app.tasks["enq.plain"].delay()
+
+
+@pytest.mark.crash
+def test_a_full_server_refuses_what_is_new_and_lets_the_rest_end(own_redis: OwnRedis, stage: Stage) -> None:
+    """H6: given jobs that wait and run; memory full; then a send says so, and they are all settled."""
+    server = own_redis(policy="noeviction")
+    own = Stage(server.url(), stage.queue, stage.folder, stage.start_worker)
+    running, *waiting_ids = [own.send("hold", gate="go"), *(own.send("quick") for _ in range(5)), own.send("flaky")]
+    own.worker()
+    own.await_starts(running)
+    server.client().config_set("maxmemory", 1)
+    with current(own.app), told_in_time() as told:
+        own.app.tasks["crash.quick"].apply_async(queue=own.queue)
+    assert told.value.sent == "no"
+    own.open("go")
+    assert {job.state for job in own.await_ends([running, *waiting_ids])} == {State.COMPLETED}
 
 
 # -- what becomes of the job ----------------------------------------------------------------------------------------------
