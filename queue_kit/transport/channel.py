@@ -158,9 +158,8 @@ class JobChannel(JobQueues):
             self._send_wait(jobs, plain, timeout or self.brpop_timeout)
 
     def _split_queues(self) -> tuple[list[str], list[str]]:
-        queues = self._queue_cycle.consume(len(self.active_queues))
-        jobs = [queue for queue in queues if self.kit.is_task_queue(queue)]
-        return [queue for queue in queues if queue not in jobs], jobs
+        queues, of_jobs = self._queue_cycle.consume(len(self.active_queues)), self.job_queues
+        return [queue for queue in queues if queue not in of_jobs], [queue for queue in queues if queue in of_jobs]
 
     def _send_claim(self, queues: Sequence[str]) -> None:
         held, moves = self.held, self.kit.moves

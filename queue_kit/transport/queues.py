@@ -26,6 +26,8 @@ class JobQueues(_Host):
     """Mixed into kombu's Redis channels, below what claims and puts."""
 
     _ledger: Ledger | None = None
+    _looked_up: tuple[str, ...] = ()
+    _job_queues: frozenset[str] = frozenset()
 
     @cached_property
     def kit(self) -> Kit:
@@ -46,7 +48,15 @@ class JobQueues(_Host):
     @property
     def has_job_queues(self) -> bool:
         """Whether it consumes jobs, which are held by the worker, or only what stock kombu would."""
-        return any(self.kit.is_task_queue(queue) for queue in self._active_queues)
+        return bool(self.job_queues)
+
+    @property
+    def job_queues(self) -> frozenset[str]:
+        """Those of its queues that hold jobs; looked up again when it consumes other ones, not at each turn of the loop."""
+        active = tuple(self._active_queues)
+        if active != self._looked_up:
+            self._looked_up, self._job_queues = active, frozenset(filter(self.kit.is_task_queue, active))
+        return self._job_queues
 
     def left_in_lists(self, queue: str) -> int:
         """How many messages lie in the lists that stock Celery has for a queue."""
