@@ -17,6 +17,8 @@ from celery import Celery, Task, chain, chord, current_task, group, signals
 from celery.exceptions import Ignore, Reject
 
 from queue_kit import TransientError, current_job, fixed, install, job
+from queue_kit.transport import points
+from tests.support.waiting import let_pass
 
 LEASE_MS, REAP_MS = int(os.environ.get("ATTEMPTS_LEASE_MS", "1200")), 200
 TASKS: list[tuple[Any, dict[str, Any]]] = []
@@ -61,17 +63,33 @@ def hold(gate: str, within_s: float = 30) -> None:
     store().blpop([f"gate:{gate}"], timeout=within_s)
 
 
+def _in_a_worker() -> bool:
+    return "CELERY_RESULT_BACKEND" in os.environ
+
+
 @signals.after_task_publish.connect
 def _die_after_sending(sender: str = "", **rest: Any) -> None:
     """Where a test has asked for it: the process is killed right after a run in it has sent the nth task of this name."""
-    if current_task and store().lpop(f"kill-after:{sender}") == "kill":
+    if _in_a_worker() and current_task and store().lpop(f"kill-after:{sender}") == "kill":
         store().rpush("killed", os.getpid())
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @signals.task_postrun.connect
 def _note_end(task_id: str = "", state: str | None = None, **rest: Any) -> None:
-    store().rpush(f"ends:{task_id}", str(state))
+    if _in_a_worker():
+        store().rpush(f"ends:{task_id}", str(state))
+    if os.environ.get("ATTEMPTS_SLOWLY") and task_id.startswith("slow"):
+        let_pass(0.2, because="what follows this run is to be quicker than its own end")
+
+
+def _linger(point: str) -> None:
+    if point == "move sending":
+        let_pass(0.4, because="the job is to be settled before it is moved")
+
+
+if os.environ.get("ATTEMPTS_SLOWLY"):
+    points.watch(_linger)
 
 
 # -- declared ----------------------------------------------------------------------------------------------------------

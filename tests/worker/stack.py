@@ -125,9 +125,10 @@ def current(app: Celery) -> Iterator[Celery]:
 def leave(app: Celery) -> None:
     """Close an app. Celery holds results that nobody fetched, and would unsubscribe them when this process ends: by then
     their server is gone."""
-    consumer = app.backend.result_consumer
-    consumer.subscribed_to.clear()
-    consumer.stop()
+    consumer = getattr(app.backend, "result_consumer", None)
+    if consumer is not None:
+        consumer.subscribed_to.clear()
+        consumer.stop()
     app.close()
 
 

@@ -131,6 +131,20 @@ def test_a_run_without_its_lease_is_no_part_of_a_chord(shared: Hall, stale: Any)
     assert results[0].get(timeout=10) == ["run 2", "other"]
 
 
+@pytest.mark.parametrize("pool", ["threads", "gevent"])
+def test_the_end_of_a_canvas_is_not_taken_for_the_run_that_gave_way_to_it(
+    room: Hall, pool: str, request: pytest.FixtureRequest
+) -> None:
+    """A13: given a run that gave way to a chord, and is slow to end, in the very process where the chord's last part ends.
+    What that sends under the job's id is the job's next part, not the old run's own retry, which is over."""
+    env = {**room.stack.env, "ATTEMPTS_SLOWLY": "1"}
+    show_logs(request, room.worker(pool, concurrency=4, env=env))
+    result = room.send("gives_way", "chord", task_id=fresh_id("slow"))
+    assert result.get(timeout=10) == 3
+    room.ended(result.id)
+    assert room.copies(result.id) == ["completed"]
+
+
 @pytest.mark.parametrize(
     ("name", "how", "gives"),
     [
