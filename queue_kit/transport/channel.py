@@ -375,8 +375,8 @@ def settle_all(held: Held, ledger: Ledger) -> None:
     held.answer(pending, answers)
 
 
-def _log_recalled(jobs: int) -> None:
-    if jobs:
+def _log_recalled(jobs: int | str) -> None:
+    if isinstance(jobs, int) and jobs:
         logger.warning("%d claimed jobs went back: the answer that brought them was lost or late", jobs)
 
 

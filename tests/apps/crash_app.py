@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, shared_task, signals
+from greenlet import GreenletExit
 
 from queue_kit import current_job, exponential, install, job
 from queue_kit.transport import points
@@ -119,11 +120,16 @@ def flaky(failures: int = 1) -> None:
 
 @job("crash.die", attempts=5)
 def die(whom: str = "self", deaths: int = 1000, signum: int = signal.SIGKILL, gate: str = "") -> None:
-    """Kill the process it runs in, or the worker's main process, in each of the first runs; the first waits for a gate."""
+    """Kill the process it runs in, the worker's main process, or the greenlet, or leave by `os._exit`, in each of the first
+    runs; the first waits for a gate."""
     run = begin()
     if gate:
         await_gate(gate)
     if run.attempts_started <= deaths:
+        if whom == "greenlet":
+            raise GreenletExit
+        if whom == "exit":
+            os._exit(signum)
         os.kill(main_pid() if whom == "worker" else os.getpid(), signum)
         await_gate("never")  # a signal to another process takes a moment
     note("end", id=run.id)

@@ -19,7 +19,7 @@ from tests.worker.stage import POOLS, STALLED_ONCE, Stage
 
 pytestmark = pytest.mark.crash
 
-LEASE_MS = 2000
+LEASE_MS = 1200
 RENEWAL_MS = LEASE_MS // 4
 #: Of the bound of an outage that must cost nothing, lease less renewal interval, four fifths.
 SHORT_S = 0.8 * (LEASE_MS - RENEWAL_MS) / 1000
@@ -80,7 +80,9 @@ def outage(request: pytest.FixtureRequest, own_redis: OwnRedis, own_proxy: OwnPr
            start_worker: StartWorker, queue_name: str) -> Outage:  # fmt: skip
     """One kind of outage of a Redis of this test's own, which keeps its data on disk."""
     server = own_redis(appendonly=True)
-    stage = Stage(server.url(), queue_name, tmp_path, start_worker, {"WORKER_LOCK_DURATION_MS": str(LEASE_MS)})
+    # Calls give up within the outage, and are made again.
+    limits = {"WORKER_LOCK_DURATION_MS": str(LEASE_MS), "REDIS_TIMEOUT_MS": str(LEASE_MS // 3)}
+    stage = Stage(server.url(), queue_name, tmp_path, start_worker, limits)
     return Outage(stage, server, own_proxy(server), request.param)
 
 
@@ -155,8 +157,8 @@ def test_resets_at_any_moment_neither_lose_nor_repeat_a_run(stage: Stage, own_pr
     then the answer is lost although Redis has done what it was asked; then every job runs once, and no stall is counted."""
     proxy = own_proxy()
     stage.worker(pool, concurrency=1 if pool == "solo" else 2, broker_url=proxy.url())
-    job_ids = [stage.send("pause", seconds=0.004) for _ in range(200)]
-    for nth in range(1, 11):
+    job_ids = [stage.send("pause", seconds=0.004) for _ in range(150)]
+    for nth in range(1, 10):
         wait_until(lambda n=nth: len(stage.book("start")) >= 15 * n, says=f"{15 * nth} runs have begun", within_s=30)
         proxy.reset() if nth % 3 else _lose_answers_once(proxy)
     assert {job.state for job in stage.await_ends(job_ids)} == {State.COMPLETED}

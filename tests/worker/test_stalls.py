@@ -126,6 +126,21 @@ def test_the_first_worker_to_boot_recovers_what_all_have_left(stage: Stage, pool
     assert (stage.trace(job_id), stage.counters(job_id)) == (STALLED_ONCE, (1, 2, 1))
 
 
+def test_however_many_jobs_a_lost_worker_had_they_are_back_within_one_sweep(stage: Stage) -> None:
+    """Given 350 jobs that run, more than a sweep's script takes at once; killed: their worker; then all are back before
+    another sweep would have begun."""
+    victim = stage.worker("gevent", concurrency=350)
+    job_ids = [stage.send("hold", gate="go") for _ in range(350)]
+    wait_until(lambda: len(stage.book("start")) == 350, says="all have begun", within_s=30)
+    stage.env["WORKER_STALLED_INTERVAL_MS"] = "2000"
+    victim.kill_all()
+    stage.worker("gevent", queues=["elsewhere"])
+    wait_until(lambda: not stage.census.counts(stage.queue)[State.ACTIVE], says="nobody holds them", within_s=25)
+    came_back = [event.at_ms for event in stage.census.events(stage.queue) if event.kind == "stalled"]
+    assert len(came_back) == len(job_ids)
+    assert max(came_back) - min(came_back) < 1000
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_job_that_kills_its_worker_does_not_take_its_neighbours_along(stage: Stage, pool: str) -> None:
     """B15: given four jobs that start together, one of which kills each worker it runs in; then the three complete, and the
