@@ -96,7 +96,7 @@ class _JobConnection(kombu.Connection):
 
         Closing it closes its connections.
         """
-        return Redis.from_pool(_unconnected(self, timeout_ms)._get_pool())
+        return _OwnClient.from_pool(_unconnected(self, timeout_ms)._get_pool())
 
     def open_line(self, timeout_ms: int) -> Any:
         """One connection to that server, ready for commands.
@@ -107,7 +107,22 @@ class _JobConnection(kombu.Connection):
         connection = pool.connection_class(**pool.connection_kwargs)
         connection.of_pool = pool  # which asks the Sentinels, and is known to it by a weak reference only
         connection.connect()
+        _close_sentinels(pool)
         return connection
+
+
+class _OwnClient(Redis):
+    """One that closes all that was opened for it."""
+
+    def close(self) -> None:
+        super().close()
+        _close_sentinels(self.connection_pool)
+
+
+def _close_sentinels(pool: Any) -> None:
+    """Close the connections on which the Sentinels were asked; they open again when they are asked again."""
+    for sentinel in getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()):
+        sentinel.close()
 
 
 def _unconnected(connection: _JobConnection, timeout_ms: int) -> Any:

@@ -223,6 +223,8 @@ def test_sentinels_lead_to_the_new_primary(sentinels: list[Sentinel], shop: Shop
     assert shop.works()
     held = shop.send("hold", gate="gate")
     wait_until(lambda: f"hold {held}" in (shop.folder / "book").read_text(), says="the job has begun")
+    with primary.client() as client:
+        assert client.wait(1, 5000) == 1  # the replica has it, too
     primary.kill()
     wait_until(lambda: sentinels[1].knows_primary() != primary.port, says="there is a new primary", within_s=30)
     (shop.folder / "gate").touch()

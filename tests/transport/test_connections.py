@@ -39,6 +39,7 @@ class Watched:
 
     def holdings(self) -> dict[str, int]:
         """Ask by an app of its own: its connections were cut with all others."""
+        wait_until(lambda: self.client.pubsub_numpat() > 0, says="it listens to remote control")
         app = traps_app.make(self.url)
         try:
             [answer] = app.control.broadcast("holdings", reply=True, timeout=10, limit=1)

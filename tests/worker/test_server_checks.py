@@ -249,8 +249,8 @@ def test_a_primary_that_turns_into_a_replica_stops_the_claiming_until_it_is_one_
     with server.client() as client:
         client.replicaof("127.0.0.1", str(other.port))
         worker.wait_for_log("no more jobs are taken: broker_url: this Redis is a replica; name the primary")
-        connected = worker.logs().count("Connected to")
-        stays_true(lambda: worker.logs().count("Connected to") == connected, says="it does not connect again", for_s=1.5)
+        wait_until(lambda: worker.logs().count("Connected to") == 2, says="it has connected once more")
+        stays_true(lambda: worker.logs().count("Connected to") == 2, says="it does not connect again", for_s=1.5)
         client.replicaof("no", "one")
         worker.wait_for_log("jobs are taken again")
         app = traps_app.make(server.url())
