@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.measures import PREFORK, THREADS, Figures, one_round
+from benchmarks.measures import PARTS, PREFORK, THREADS, Figures
 from benchmarks.stand import Stand, worker_words
 from benchmarks.systems import KIT, STOCK
 
@@ -27,7 +27,7 @@ class Extent:
     idle_jobs: int
 
 
-FULL, QUICK = Extent(rounds=7, jobs=10_000, idle_jobs=1_000), Extent(rounds=3, jobs=2_000, idle_jobs=150)
+FULL, QUICK = Extent(rounds=5, jobs=10_000, idle_jobs=500), Extent(rounds=3, jobs=2_500, idle_jobs=150)
 
 
 def main() -> int:
@@ -49,8 +49,11 @@ def main() -> int:
 
 
 def round_of_both(stand: Stand, extent: Extent, number: int) -> tuple[Figures, Figures]:
-    """Stock, then ours, so that what slows the machine down for a while slows both."""
-    stock, ours = (one_round(stand, system, extent.jobs, extent.idle_jobs) for system in (STOCK, KIT))
+    """Each part for stock, then for ours, so that what slows the machine down for a while slows both."""
+    stock, ours = Figures(), Figures()
+    for part in PARTS:
+        for system, figures in ((STOCK, stock), (KIT, ours)):
+            figures.update(part(stand, system, extent.jobs, extent.idle_jobs))
     says = ", ".join(
         f"{name} {ours[name]:,.0f} to {stock[name]:,.0f}" for name in ("enqueue", "drain_prefork", "drain_threads")
     )

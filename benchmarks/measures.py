@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from statistics import mean, quantiles
+from statistics import quantiles
 
 import psutil
 
@@ -88,22 +88,29 @@ def idle_latency(stand: Stand, system: System, jobs: int) -> Figures:
     return {"idle_p50": hundredths[49], "idle_p99": hundredths[98]}
 
 
-def one_round(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figures:
-    """All measures of one system once."""
-    figures = fill(stand, system, jobs)
+def on_prefork(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figures:
+    """Send, drain with processes, then one job at a time."""
+    sent = fill(stand, system, jobs)
     with stand.worker(system, PREFORK) as worker:
-        prefork = drain(stand, system, worker, jobs)
-        figures |= idle_latency(stand, system, idle_jobs)
-    again = fill(stand, system, jobs)
-    with stand.worker(system, THREADS) as worker:
-        threads = drain(stand, system, worker, jobs)
+        taken = drain(stand, system, worker, jobs)
+        idle = idle_latency(stand, system, idle_jobs)
     return {
-        **figures,
-        "enqueue": mean((figures["enqueue"], again["enqueue"])),
-        "drain_prefork": prefork["drain"],
-        "drain_threads": threads["drain"],
-        "round_trips": figures["add_trips"] + prefork["take_trips"],
-        "commands": figures["add_commands"] + prefork["take_commands"],
-        "cpu_prefork_us": prefork["worker_cpu_us"],
-        "cpu_threads_us": threads["worker_cpu_us"],
+        **sent,
+        **idle,
+        "drain_prefork": taken["drain"],
+        "cpu_prefork_us": taken["worker_cpu_us"],
+        "round_trips": sent["add_trips"] + taken["take_trips"],
+        "commands": sent["add_commands"] + taken["take_commands"],
     }
+
+
+def on_threads(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figures:
+    """Drain with threads."""
+    fill(stand, system, jobs)
+    with stand.worker(system, THREADS) as worker:
+        taken = drain(stand, system, worker, jobs)
+    return {"drain_threads": taken["drain"], "cpu_threads_us": taken["worker_cpu_us"]}
+
+
+#: What a round consists of; each part is measured for one system, then for the other.
+PARTS = (on_prefork, on_threads)

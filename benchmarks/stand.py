@@ -42,7 +42,7 @@ class Stand:
         self.folder = Path(tempfile.mkdtemp(prefix="queue-bench-"))
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.client: Redis[Any] = Redis.from_url(self.url, decode_responses=True)
+        self.client: Redis = Redis.from_url(self.url, decode_responses=True)
         options = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "save": "", "appendonly": "no"}
         words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
         self._redis = Process("redis", [str(find_engine()), *words], {}, self.folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redis import Redis
 
@@ -26,7 +25,7 @@ class System:
     counts: Sequence[tuple[str, ...]]
     events: str = ""
 
-    def left(self, client: Redis[Any]) -> int:
+    def left(self, client: Redis) -> int:
         """Count the jobs that are not settled yet, in one round trip."""
         pipe = client.pipeline(transaction=False)
         for command in self.counts:
