@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import redis
 from celery import Celery
 
 from queue_kit.observe.reading import open_census
@@ -43,6 +44,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.app: Celery = crash_app.make(self.url)
         self.census: Census = open_census(self.app)
+        self.client = redis.Redis.from_url(self.url)
 
     def worker(self, pool: str = "prefork", concurrency: int = 1, **options: Any) -> WorkerProcess:
         """Start a worker with short leases; `env` and the rest as for `start_worker`, `at` as in the app's CRASH_AT."""

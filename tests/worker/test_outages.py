@@ -127,15 +127,17 @@ def test_an_outage_longer_than_lease_and_renewal_costs_a_run(outage: Outage) -> 
     assert {stage.counters(job_id) for job_id in jobs.values()} == {(1, 2, 1)}
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize(
+    ("pool", "kind"), [*((pool, "down") for pool in POOLS), ("prefork", "frozen"), ("gevent", "frozen")]
+)
 def test_a_worker_boots_without_redis_and_takes_jobs_once_it_is_there(
-    own_redis: OwnRedis, tmp_path: Path, start_worker: StartWorker, queue_name: str, pool: str
+    own_redis: OwnRedis, tmp_path: Path, start_worker: StartWorker, queue_name: str, pool: str, kind: str
 ) -> None:
-    """H1: given no Redis at boot; the worker stays up, says so once for each time that it tries, and takes jobs as soon as
-    Redis is there."""
+    """H1: given no Redis at boot, or one that does not answer; the worker stays up, says so once for each time that it
+    tries, and takes jobs as soon as Redis is there."""
     server = own_redis()
     stage = Stage(server.url(), queue_name, tmp_path, start_worker)
-    server.stop()
+    server.stop() if kind == "down" else server.freeze()
     worker = stage.worker(pool, wait=False)
     tries = "Cannot connect to"
     wait_until(lambda: worker.logs().count(tries) >= 2, says="it has tried twice", within_s=40)
@@ -143,7 +145,7 @@ def test_a_worker_boots_without_redis_and_takes_jobs_once_it_is_there(
     wait_until(lambda: worker.logs().count(tries) >= seen + 2, says="it has tried twice more")
     assert clock.elapsed_s > 0.5, "two tries follow each other without a pause"
     assert worker.running
-    server.start()
+    server.start() if kind == "down" else server.thaw()
     assert stage.await_end(stage.send("quick")).state == State.COMPLETED
     assert "Traceback" not in worker.logs()
 
