@@ -84,6 +84,10 @@ def _problems_of_brokers(app: Celery) -> Iterator[str]:
     urls = [*_split(read), *(_split(write) if write != read else ())]
     yield from dict.fromkeys(problem for url in urls or [""] for problem in _problems_of_url(url))
     yield from dict.fromkeys(_problems_of_sentinels(urls, app.conf.broker_transport_options))
+    if read != write:
+        yield "broker_write_url: leave it out, as broker_read_url; a retry moves its job where it was claimed"
+    if (app.conf.broker_transport_options or {}).get("ack_emulation") is False:
+        yield "broker_transport_options: leave out ack_emulation; without it nobody would know what a worker holds"
 
 
 def _split(urls: Any) -> list[str]:

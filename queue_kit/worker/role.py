@@ -73,7 +73,8 @@ class Role:
         uses it: a main loop of gevent's that waits for a thread's lock can come to its end there."""
         self._outdated = True
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Close this role's connection; by its own thread, or when that has ended."""
         self._outdated = False
         ledger, self._ledger = self._ledger, None
         if ledger is not None:
@@ -89,7 +90,7 @@ class Role:
     def _tick_once(self) -> None:
         try:
             if self._outdated:
-                self._leave()
+                self.leave()
             self.tick()
         except (RedisError, OSError) as error:
             if not self._failing:

@@ -144,6 +144,9 @@ class Roles(bootsteps.StartStopStep):
                 role.stop()
             self._keeper.flush()
             self._burials.flush()
+            for role in self._roles:
+                role.leave()
+            self._own_ledger().client.close()
 
 
 def _stay_awake() -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from celery import Celery, Task
+from celery import Celery, Task, _state
+from celery.contrib.testing.worker import start_worker as start_worker_thread
 from celery.exceptions import Reject
 from kombu.transport.redis import Transport as StockTransport
 
 from queue_kit import ConfigurationError, fixed, install, job
+from queue_kit.observe.reading import open_census
+from queue_kit.states import State
 from queue_kit.worker.consumer import Consumer
 from queue_kit.worker.refusals import check_sender, check_worker
-from tests.support.fixtures import StartWorker
+from tests.support.fixtures import OwnRedis, StartWorker
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
 APP = "tests.apps.traps_app"
@@ -224,6 +229,23 @@ def test_a_broker_url_that_cannot_hold_jobs_is_refused_and_not_echoed(urls: Any,
     assert "secret" not in named
 
 
+@pytest.mark.parametrize(
+    ("conf", "problem"),
+    [
+        ({"broker_write_url": "redis://other/0"}, "broker_write_url: leave it out, as broker_read_url; "),
+        ({"broker_transport_options": {"ack_emulation": False}}, "broker_transport_options: leave out ack_emulation; "),
+    ],
+)
+def test_settings_of_the_broker_that_would_lose_jobs_are_refused(conf: dict[str, Any], problem: str) -> None:
+    app = Celery("shop", broker="redis://localhost/0", set_as_current=False)
+    app.conf.update(conf)
+    install(app)
+    with pytest.raises(ConfigurationError) as refusal:
+        check_worker(app)
+    [named] = refusal.value.problems
+    assert named.startswith(problem)
+
+
 def test_the_sentinels_of_one_primary_must_name_one_database() -> None:
     app = Celery("shop", broker="sentinel://one:26379;sentinel://two:26379/3", set_as_current=False)
     app.conf.broker_transport_options = {"master_name": "main"}
@@ -266,6 +288,65 @@ def test_a_consumer_class_of_the_projects_own_must_be_derived_from_ours(redis_se
     check_worker(ours(redis_server, worker_consumer=Derived))
     with pytest.raises(ConfigurationError, match="worker_consumer: leave it out, or derive it"):
         check_worker(ours(redis_server, worker_consumer="celery.worker.consumer:Consumer"))
+
+
+@pytest.mark.crash
+def test_an_app_whose_jobs_run_at_most_once_keeps_to_it(
+    redis_server: RedisServer, start_worker: StartWorker, queue_name: str, tmp_path: Path
+) -> None:
+    """K16: `task_acks_late=False` of the whole app, the worker killed in a job."""
+    app = ours(redis_server)
+    env = {"TRAPS_FOLDER": str(tmp_path), "TRAPS_CONF": '{"task_acks_late": false}'}
+    worker = start_worker(APP, queues=[queue_name], env=env, concurrency=1)
+    job = app.send_task("traps.hold", kwargs={"gate": "gate"}, queue=queue_name).id
+    wait_until((tmp_path / "book").exists, says="the job runs")
+    worker.kill_all()
+    start_worker(APP, queues=[queue_name], env=env)
+    census = open_census(app)
+    view = wait_until(
+        lambda: (found := census.job(job)) and found.state == State.FAILED and found, says="the job has failed"
+    )
+    assert (view.cause, view.attempts_started, view.stalled_count) == ("lost", 1, 1)
+
+
+# -- in a test's own process ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def current_app_restored() -> Iterator[None]:
+    """Celery's worker for tests makes its app the current one of the process, and leaves it so."""
+    default, current = _state.default_app, _state._tls.current_app
+    yield
+    _state.default_app, _state._tls.current_app = default, current
+
+
+@pytest.mark.usefixtures("current_app_restored")
+def test_celerys_own_worker_for_tests_runs_jobs_and_leaves_nothing_behind(own_redis: OwnRedis) -> None:
+    """As most projects' tests have it: a worker in a thread of the process, one after the other."""
+    server = own_redis()
+    app = ours(server, result_backend=server.url())
+
+    @app.task(name="shop.sum", shared=False)
+    def total(x: int, y: int) -> int:
+        return x + y
+
+    with server.client() as client:
+        for pool in ("solo", "threads", "solo"):
+            with start_worker_thread(app, pool=pool, perform_ping_check=False, shutdown_timeout=20.0):
+                assert [total.delay(2, y).get(timeout=10) for y in range(3)] == [2, 3, 4]
+            if pool == "solo":
+                connections = len(client.client_list())
+        assert connections <= 12
+
+
+@pytest.mark.usefixtures("current_app_restored")
+def test_celerys_own_worker_for_tests_refuses_as_any_other(redis_server: RedisServer) -> None:
+    app = ours(redis_server, task_acks_on_failure=False)
+    with (
+        pytest.raises(ConfigurationError, match="task_acks_on_failure: leave it out"),
+        start_worker_thread(app, pool="solo", perform_ping_check=False),
+    ):
+        raise AssertionError("it must not start")
 
 
 # -- installing late, twice, beside another app ---------------------------------------------------------------------------

@@ -237,6 +237,6 @@ def test_a_stock_worker_on_the_same_database_and_ours_leave_each_other_alone(
     assert trap.ended(mine).attempts_started == 1
     assert sender.send_task("sample.add", (2, 3), queue=trap.queue).get(timeout=10) == 5
     assert trap.works()
-    assert "sample" not in ours.logs().replace("sample.", "", 0).partition("ready.")[2]
+    assert "sample." not in ours.logs()
     assert stock.stop() == 0
     assert ours.stop() == 0
