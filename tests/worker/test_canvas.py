@@ -61,6 +61,9 @@ def test_a_canvas_gives_what_it_gives_on_the_stock_transport(
     show_logs(request, *bench.stack.workers, *reference.stack.workers)
     if scenario.name not in known:
         known[scenario.name] = reference.run(scenario.build, **scenario.options)
+        if "not within" in known[scenario.name].error and "not within" not in scenario.raises:
+            # Stock Celery has lost a message, as it does now and then; what it would have given is still to be known.
+            known[scenario.name] = reference.run(scenario.build, **scenario.options)
     ours = bench.run(scenario.build, **scenario.options)
     assert (ours.value, ours.error) == (scenario.gives, scenario.raises)
     assert ours.notes == list(scenario.notes)
