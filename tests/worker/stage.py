@@ -92,7 +92,9 @@ class Stage:
     def book(self, what: str, job_id: str | None = None) -> list[dict[str, Any]]:
         """The lines of one kind, oldest first, of one job if it is named."""
         path = self.folder / "book"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        # What comes after the last end of a line is being written.
+        lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         return [line for line in lines if line["what"] == what and job_id in (None, line.get("id"))]
 
     def starts(self, job_id: str) -> int:
