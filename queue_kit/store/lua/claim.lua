@@ -37,7 +37,7 @@ end
 local function hand_on(queue, left)
   local open, closed_ms = gate(queue, now)
   local waiting = redis.call('ZCARD', queue_key(queue, 'wait')) > 0
-  local first = redis.call('ZRANGE', queue_key(queue, 'delayed'), 0, 0, 'WITHSCORES')[2]
+  local first = redis.call('ZRANGE', queue_key(queue, 'delayed'), '0', '0', 'WITHSCORES')[2]
   local full = #visit.taken >= limit
   if not full then
     if waiting then due_in(closed_ms) else redis.call('DEL', queue_key(queue, 'wake')) end

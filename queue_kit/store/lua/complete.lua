@@ -9,7 +9,7 @@ local now = now_ms()
 local job, why = held(id, token)
 if not job then return why end
 let_go(job)
-redis.call('HINCRBY', job_key(id), 'attempts_made', 1)
+redis.call('HINCRBY', job_key(id), 'attempts_made', '1')
 finish(job, 'completed', now)
 event(job.queue, 'completed', id)
 slot_freed(job.queue, now)

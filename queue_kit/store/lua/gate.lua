@@ -1,10 +1,10 @@
 -- What a queue has open: jobs that came due, and its limits. The loader puts this file before claim and begin.
 
-local PROMOTED_AT_ONCE = 1000 -- due jobs moved by one script, so that no script runs for long
+local PROMOTED_AT_ONCE = '1000' -- due jobs moved by one script, so that no script runs for long
 
 local function promote_due(queue, now)
   local key = queue_key(queue, 'delayed')
-  for _, id in ipairs(redis.call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', 0, PROMOTED_AT_ONCE)) do
+  for _, id in ipairs(redis.call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', '0', PROMOTED_AT_ONCE)) do
     redis.call('ZREM', key, id)
     local job = record(id, 'priority', 'state')
     if job.state == 'delayed' then

@@ -2,6 +2,8 @@
 -- The loader puts this file before each script. Every script gets the key prefix as its first argument and derives
 -- key names from it, since a job's queue is known from its record alone; a cluster, which would forbid that, is refused.
 
+-- Numbers that are known here are written as text: Redis prints each number that Lua hands it, with 17 digits.
+
 local PREFIX = ARGV[1]
 local TIER = 2 ^ 49 -- one priority level in a score of `wait`; ten levels fit a double without loss
 local MIDDLE = 2 ^ 48 -- where a level begins: the tail counts up from here, the head down
@@ -45,13 +47,13 @@ end
 
 -- Event stream: `event`, `id`, then pairs. `events_max` 0 in the queue's meta switches it off.
 local function event(queue, kind, id, ...)
-  local most = rules_of(queue).events_max or 10000
-  if most > 0 then
-    redis.call('XADD', queue_key(queue, 'events'), 'MAXLEN', '~', most, '*', 'event', kind, 'id', id, ...)
+  local most = rules_of(queue).events_max
+  if not most or most > 0 then
+    redis.call('XADD', queue_key(queue, 'events'), 'MAXLEN', '~', most or '10000', '*', 'event', kind, 'id', id, ...)
   end
 end
 
-local function count(queue, name, what) redis.call('HINCRBY', queue_key(queue, 'counts'), what .. ' ' .. name, 1) end
+local function count(queue, name, what) redis.call('HINCRBY', queue_key(queue, 'counts'), what .. ' ' .. name, '1') end
 
 -- One idle worker is woken at a time: the claim that leaves jobs behind sets the mark again.
 local function wake(queue)
@@ -60,7 +62,7 @@ local function wake(queue)
 end
 
 local function to_wait(id, queue, priority, side)
-  local turn = redis.call('HINCRBY', queue_key(queue, 'meta'), side, 1)
+  local turn = redis.call('HINCRBY', queue_key(queue, 'meta'), side, '1')
   if side == 'head' then turn = -turn end
   redis.call('ZADD', queue_key(queue, 'wait'), tonumber(priority or 0) * TIER + MIDDLE + turn, id)
   wake(queue)
