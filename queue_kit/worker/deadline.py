@@ -74,7 +74,8 @@ def watch(run: Run | None) -> None:
     if not _in_prefork():
         return
     _watched = run
-    if signal.getsignal(SIG_SOFT_TIMEOUT) is not _on_soft_limit:
+    # Looked at before each run, since the one before may have taken the signal for itself. Not after it: the look is slow.
+    if run is not None and signal.getsignal(SIG_SOFT_TIMEOUT) is not _on_soft_limit:
         signal.signal(SIG_SOFT_TIMEOUT, _on_soft_limit)
 
 
