@@ -113,6 +113,13 @@ class RedisServer:
         limits = {"socket_timeout": CLIENT_TIMEOUT_S, "socket_connect_timeout": CLIENT_TIMEOUT_S}
         return redis.Redis(host=LOOPBACK, port=self.port, db=db, **{"decode_responses": True, **limits, **options})
 
+    def wait_for_replica(self) -> None:
+        """Return once a replica has confirmed a write: its link is up before that, on its own side alone."""
+        with self.client() as client:
+            client.set("replicated", "yes")
+            wait_until(lambda: client.wait(1, 50) == 1, says="a replica has confirmed a write", within_s=20)
+            client.delete("replicated")
+
     def stop(self) -> None:
         """End the server in order (SIGTERM); the data stays for `start` if it is kept at all."""
         if self.process is None or not self.running:

@@ -203,8 +203,8 @@ def test_the_turn_comes_back_to_the_first_url_with_its_own_port_and_database(own
 def sentinels(own_redis: OwnRedis) -> Iterator[list[Sentinel]]:
     """Two Sentinels of one primary with one replica."""
     primary = own_redis(options={"repl-diskless-sync-delay": "0"})
-    with own_redis(options={"replicaof": f"{LOOPBACK} {primary.port}"}).client() as replica:
-        wait_until(lambda: replica.info("replication")["master_link_status"] == "up", says="the replica follows")
+    own_redis(options={"replicaof": f"{LOOPBACK} {primary.port}"})
+    primary.wait_for_replica()
     watching = [Sentinel(primary).start() for _ in range(2)]
     for sentinel in watching:
         wait_until(sentinel.knows_replicas, says="the replica is known", within_s=20)

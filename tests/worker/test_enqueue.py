@@ -397,10 +397,7 @@ def test_a_send_may_wait_for_a_replica(own_redis: OwnRedis) -> None:
     """SPEC 13: the job is on the replica when the call returns; a frozen one is told in time, and the id may be sent again."""
     primary = own_redis(options={"repl-diskless-sync-delay": "0"})
     replica = own_redis(options={"replicaof": f"{LOOPBACK} {primary.port}"})
-    # The link is up on the replica's side before its primary sends it commands: what counts is a write it has confirmed.
-    primary.client().set("first", "written")
-    wait_until(lambda: primary.client().wait(1, 50) == 1, says="the replica has confirmed a write")
-    primary.client().delete("first")
+    primary.wait_for_replica()
     with sending(primary.url(), ENQUEUE_WAIT_REPLICAS=1):
         first = enqueue("enq.free")
         assert replica.client().exists(f"qwk:job:{first.id}") == 1
