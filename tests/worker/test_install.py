@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from celery import Celery, Task, _state
+from celery import Celery, Task, _state, signals
 from celery.contrib.testing.worker import start_worker as start_worker_thread
 from celery.exceptions import Reject
 from kombu.transport.redis import Transport as StockTransport
@@ -313,14 +314,24 @@ def test_an_app_whose_jobs_run_at_most_once_keeps_to_it(
 
 
 @pytest.fixture
-def current_app_restored() -> Iterator[None]:
-    """Celery's worker for tests makes its app the current one of the process, and leaves it so."""
+def process_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Celery's worker for tests makes its app the current one of the process, and leaves it so; it would also set the root
+    logger to errors alone, for all tests that follow, were there nobody to say that logging is set up."""
     default, current = _state.default_app, _state._tls.current_app
+    for name in ("CELERY_LOG_LEVEL", "CELERY_LOG_FILE"):
+        monkeypatch.setenv(name, "")
+    signals.setup_logging.connect(_leave_logging_alone)
     yield
+    signals.setup_logging.disconnect(_leave_logging_alone)
+    logging.captureWarnings(False)
     _state.default_app, _state._tls.current_app = default, current
 
 
-@pytest.mark.usefixtures("current_app_restored")
+def _leave_logging_alone(**kwargs: Any) -> None:
+    """What Celery asks before it sets logging up."""
+
+
+@pytest.mark.usefixtures("process_restored")
 def test_celerys_own_worker_for_tests_runs_jobs_and_leaves_nothing_behind(own_redis: OwnRedis) -> None:
     """As most projects' tests have it: a worker in a thread of the process, one after the other."""
     server = own_redis()
@@ -339,7 +350,7 @@ def test_celerys_own_worker_for_tests_runs_jobs_and_leaves_nothing_behind(own_re
         assert connections <= 12
 
 
-@pytest.mark.usefixtures("current_app_restored")
+@pytest.mark.usefixtures("process_restored")
 def test_celerys_own_worker_for_tests_refuses_as_any_other(redis_server: RedisServer) -> None:
     app = ours(redis_server, task_acks_on_failure=False)
     with (
