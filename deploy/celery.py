@@ -6,16 +6,13 @@ Without `install` the same code would run on the stock Redis transport: no lease
 import os
 
 from celery import Celery
-from django.conf import settings
 
-from queue_kit import install
+from queue_kit.django import install
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "deploy.settings")
 
 app = Celery("deploy")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-install(app, getattr(settings, "QUEUE_KIT", {}))
-# The threads of a web server have no current app of their own; this is the one they get.
-app.set_default()
+install(app)
 app.autodiscover_tasks()
 app.autodiscover_tasks(["deploy"], related_name="maintenance")

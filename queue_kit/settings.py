@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from queue_kit.errors import ConfigurationError
@@ -55,21 +55,30 @@ class Settings:
     shutdown_timeout_ms: int = _number(30_000, 100, 3_600_000, "How long running jobs may go on after a worker is asked to end.")
     redis_timeout_ms: int = _number(1_000, 50, 60_000, "How long one call to Redis may take.")
     redis_retry_max_ms: int = _number(5_000, 100, 600_000, "Longest wait between attempts to reach Redis again.")
+    take_stock_messages: bool = field(
+        default=False, metadata={"sentence": "Workers also take what stock Celery has left in the plain lists of their queues."}
+    )
     production: bool = field(default=False, metadata={"sentence": "Refuse to start on a Redis that may evict jobs."})
     allow_eviction: bool = field(default=False, metadata={"sentence": "Start all the same, at the risk of lost jobs."})
 
 
-def load(options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def load(
+    options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None,
+    defaults: Settings | None = None,
+) -> Settings:  # fmt: skip
     """Read settings: ``options`` over the environment over the defaults.
 
+    :param defaults: what is given by neither; its class says which settings there are.
     :raises ConfigurationError: names every setting at fault at once and what would be right; values are not echoed, since
         one may hold a password.
     """
     given = dict(options or {})
     environ = os.environ if environ is None else environ
-    wrong = {str(name): _unknown(str(name)) for name in given if str(name).lower() not in _known()}
+    defaults = defaults or Settings()
+    known = [item.name for item in fields(defaults)]
+    wrong = {str(name): _unknown(str(name), known) for name in given if str(name).lower() not in known}
     values: dict[str, Any] = {}
-    for item in fields(Settings):
+    for item in fields(defaults):
         name = item.name.upper()
         raw = given.get(name, given.get(item.name, environ.get(name)))
         if raw is None:
@@ -78,19 +87,15 @@ def load(options: Mapping[str, Any] | None = None, environ: Mapping[str, str] | 
             values[item.name] = _read(item.type, raw, item.metadata)
         except ValueError as problem:
             wrong[name] = f"{name}: {problem}"
-    settings = Settings(**values)
+    settings = replace(defaults, **values)
     problems = [*wrong.values(), *_contradictions(settings, wrong)]
     if problems:
         raise ConfigurationError(problems)
     return settings
 
 
-def _known() -> list[str]:
-    return [item.name for item in fields(Settings)]
-
-
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), _known(), n=1)
+def _unknown(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {close[0].upper()}?" if close else "it is not a setting of queue_kit"
     return f"{name}: {hint}"
 

@@ -1,5 +1,6 @@
 """For Django projects: add ``queue_kit.django`` to INSTALLED_APPS. Nothing below this package knows Django."""
 
+from queue_kit.django.conf import install
 from queue_kit.django.once import forget_claims, once
 
-__all__ = ["forget_claims", "once"]
+__all__ = ["forget_claims", "install", "once"]

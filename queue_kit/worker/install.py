@@ -11,7 +11,7 @@ from celery import Celery, signals
 from celery.utils.imports import symbol_by_name
 
 from queue_kit.errors import ConfigurationError
-from queue_kit.settings import load
+from queue_kit.settings import Settings, load
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.sender import Sender
 from queue_kit.worker.producer import producers_of
@@ -33,10 +33,10 @@ _PREFERRED: Final = {
 }
 
 
-def install(app: Celery, options: Mapping[str, Any] | None = None) -> None:
+def install(app: Celery, options: Mapping[str, Any] | Settings | None = None) -> None:
     """Give ``app`` the lifecycle and the promises of queue_kit. Its ``broker_url`` stays what it is; other apps stay stock.
 
-    :param options: settings by name, over the environment; see :class:`queue_kit.settings.Settings`.
+    :param options: settings by name, over the environment; see :class:`queue_kit.settings.Settings`. Or all of them, read.
     :raises ConfigurationError: a wrong setting, named with what would be right; a second call for the same app; or tasks
         that were used before it.
 
@@ -45,7 +45,8 @@ def install(app: Celery, options: Mapping[str, Any] | None = None) -> None:
     """
     if getattr(app, "queue_kit", None) is not None:
         raise ConfigurationError("install: this app has queue_kit already")
-    kit = Kit.of(load(options), lambda queue: queue in app.amqp.queues)
+    settings = options if isinstance(options, Settings) else load(options)
+    kit = Kit.of(settings, lambda queue: queue in app.amqp.queues)
     _settle_used_tasks(app)
     app.queue_kit = kit
     _replace_amqp(app, kit)

@@ -273,11 +273,11 @@ def test_with_redis_away_the_status_is_4(queue_down: None) -> None:
 
 def test_the_setting_names_the_app(desk: Desk, settings: Any) -> None:
     failed(desk)
-    settings.QUEUE_KIT_APP = "deploy.celery.app"
+    settings.QUEUE_KIT = {"CELERY_APP": "deploy.celery.app"}
     assert "1 of 1" in run("dlq_list")
-    settings.QUEUE_KIT_APP = "deploy.celery.nothing"
+    settings.QUEUE_KIT = {"CELERY_APP": "deploy.celery.nothing"}
     code, words = ends("dlq_list")
-    assert (code, words.partition(": Module")[0]) == (1, "QUEUE_KIT_APP: deploy.celery.nothing cannot be imported")
+    assert (code, words.partition(": Module")[0]) == (1, "CELERY_APP: deploy.celery.nothing cannot be imported")
 
 
 def test_in_a_shell_status_and_streams_are_apart(desk: Desk, queue: RedisServer) -> None:
