@@ -49,6 +49,8 @@ class Claimed:
     stalled_count: int
     expires: bool
     replays: int
+    #: Since it was due: added, promoted, or back in its queue.
+    waited_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,7 @@ def _read_claim(reply: Any) -> Claim:
     jobs = [
         Claimed(
             text(row[0]), text(row[1]), text(row[2]), row[3] == 1, text(row[4]), row[5], row[6], row[7],
-            bool(row[8]), row[9],
+            bool(row[8]), row[9], row[10],
         )
         for row in rows
     ]  # fmt: skip

@@ -29,10 +29,11 @@ def test_one_job_is_read_in_one_trip(census: Census, desk: Desk) -> None:
     token = desk.begin(worker="w2")
     view = census.job("job")
     assert view is not None
-    assert (view.added_at_ms or 0) <= (view.started_at_ms or 0) <= desk.now_ms()
+    assert (view.added_at_ms or 0) <= (view.due_at_ms or 0) <= (view.started_at_ms or 0) <= desk.now_ms()
     assert view == JobView(
         id="job", state=State.ACTIVE, queue=desk.queue, name="mail", attempts_made=1, attempts_started=2, stalled_count=0,
-        priority=3, added_at_ms=view.added_at_ms, started_at_ms=view.started_at_ms, finished_at_ms=None, due_at_ms=None,
+        priority=3, added_at_ms=view.added_at_ms, started_at_ms=view.started_at_ms, finished_at_ms=None,
+        due_at_ms=view.due_at_ms,
         worker="w2", cause="", reason="no answer", error_class="", correlation_id="c-1", message="opaque", replaced=False,
         reserved=False, trimmed=False,
     )  # fmt: skip

@@ -12,6 +12,7 @@ local function continue_replaced(job, now, due, queue, name, priority, fields)
     return { 'duplicated', cancelled(job, now, job.cancel), job.id }
   end
   job.queue, job.priority = queue, priority
+  fields[#fields + 1], fields[#fields + 2] = 'due_at', math.max(due, now)
   local state = place(job, now, due, 'tail', 'name', name, 'priority', priority, unpack(fields))
   redis.call('SADD', PREFIX .. ':queues', queue)
   slot_freed(left, now)

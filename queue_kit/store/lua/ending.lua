@@ -59,7 +59,7 @@ local function stall(job, now, max_stalled, dead_max)
   count(job.queue, job.name, 'stalled')
   if not job.cancel and job.once ~= '1' and stalls <= max_stalled then
     remember_run(job, now, 'stalled', 'its worker was lost')
-    local state = place(job, now, 0, 'head')
+    local state = place(job, now, 0, 'head', 'due_at', now)
     event(job.queue, 'stalled', job.id, 'stalled_count', stalls)
     return state, ''
   end

@@ -9,5 +9,5 @@ local job = record(id, 'state', 'queue', 'priority')
 if not job.state then return 'gone' end
 if job.state ~= 'delayed' then return job.state end
 redis.call('ZREM', queue_key(job.queue, 'delayed'), id)
-place(job, 0, 0, 'tail')
+place(job, 0, 0, 'tail', 'due_at', now_ms())
 return 'ok'

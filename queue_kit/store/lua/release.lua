@@ -25,6 +25,7 @@ if job.cancel then
   leave_note(id, now)
   return cancelled(job, now, job.cancel)
 end
-local state = place(job, now, due_at(now, delay, ''), side)
+local due = math.max(now, due_at(now, delay, ''))
+local state = place(job, now, due, side, 'due_at', due)
 slot_freed(job.queue, now)
 return state

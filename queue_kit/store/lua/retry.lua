@@ -29,6 +29,6 @@ if message ~= '' then
   job.queue = queue
   redis.call('SADD', PREFIX .. ':queues', queue)
 end
-local state = place(job, now, due, 'tail')
+local state = place(job, now, due, 'tail', 'due_at', math.max(due, now))
 slot_freed(left, now)
 return state
