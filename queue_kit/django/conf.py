@@ -1,4 +1,4 @@
-"""The setting QUEUE_KIT and the project's Celery app; without one place for them a page and a command could read different queues."""
+"""The setting QUEUE_KIT and the project's Celery app; without one place for them two pages could read different queues."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def enqueue(
         "idempotency_ttl_ms": idempotency_ttl_ms, "dedup": dedup, **unknown,
     }  # fmt: skip
     task = declared_task(name)
-    result = _send(task, payload, _as_celery_has_them(options))
+    result = send_now(task, payload, options_of(options))
     if getattr(result, "deduplicated", False):
         return Enqueued(result.id, deduplicated=True, existing_state=result.existing_state)
     return Enqueued(result.id)
@@ -83,20 +83,20 @@ def enqueue_many(name: str, payloads: Iterable[Any], **options: Any) -> list[Enq
     task = declared_task(name)
     if "job_id" in options:
         raise ValueError("job_id: each job needs an id of its own: leave it out, or use enqueue for each")
-    given = _as_celery_has_them(options)
+    given = options_of(options)
     if task.app.conf.task_always_eager:
-        return [Enqueued(_send(task, payload, given).id) for payload in payloads]
+        return [Enqueued(send_now(task, payload, given).id) for payload in payloads]
     with Collector(task.app) as collector:
         given["producer"], mould = collector, None
         for number, payload in enumerate(payloads):
             if mould is not None:
                 collector.postings.append(mould.cast(_checked(task, payload)))
                 continue
-            _send(task, payload, given)
+            send_now(task, payload, given)
             if number == 0:
                 mould = mould_of(task, collector.postings[0], _checked(task, payload))
         answers = collector.send()
-    return [_handle(posting.id, answer) for posting, answer in zip(collector.postings, answers, strict=True)]
+    return [handle_of(posting.id, answer) for posting, answer in zip(collector.postings, answers, strict=True)]
 
 
 def declared_task(name: str) -> Any:
@@ -119,7 +119,8 @@ def declared_task(name: str) -> Any:
     return task
 
 
-def _send(task: Any, payload: Any, options: dict[str, Any]) -> Any:
+def send_now(task: Any, payload: Any, options: dict[str, Any]) -> Any:
+    """Send a declared task's job by Celery's own way, with options that :func:`options_of` has checked."""
     return task.apply_async(kwargs=_fields(task, payload), **options)
 
 
@@ -139,7 +140,8 @@ def _checked(task: Any, payload: Any) -> dict[str, Any]:
     return checked
 
 
-def _handle(job_id: str, answer: Added | QueueUnavailable) -> Enqueued:
+def handle_of(job_id: str, answer: Added | QueueUnavailable) -> Enqueued:
+    """What a caller is told of a job that was sent among others."""
     if isinstance(answer, QueueUnavailable):
         return Enqueued(job_id, error=answer)
     if answer.outcome in ("duplicated", "deduplicated"):
@@ -147,7 +149,7 @@ def _handle(job_id: str, answer: Added | QueueUnavailable) -> Enqueued:
     return Enqueued(job_id)
 
 
-def _as_celery_has_them(options: dict[str, Any]) -> dict[str, Any]:
+def options_of(options: dict[str, Any]) -> dict[str, Any]:
     """Check options, and give them the names that ``apply_async`` knows.
 
     :raises ValueError, TypeError: as :func:`enqueue`.

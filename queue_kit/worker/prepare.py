@@ -1,0 +1,72 @@
+"""Makes a job's message now and sends it later; without it what a transaction wants sent would be checked only after the commit,
+when nobody can take it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kombu.utils.uuid import uuid
+
+from queue_kit.errors import UnsupportedOperation
+from queue_kit.transport.envelope import Posting
+from queue_kit.worker.enqueue import Enqueued, declared_task, handle_of, options_of, send_now
+from queue_kit.worker.producer import Collector
+
+
+class _Keeper(Collector):
+    """Keeps one job until it is let go."""
+
+    def __init__(self, app: Any, name: str) -> None:
+        super().__init__(app)
+        self._name = name
+        self.keeping = True
+
+    @property
+    def real(self) -> Any:
+        """A producer of kombu's. What needs one to be sent would be sent at once.
+
+        :raises UnsupportedOperation: the job is to be kept.
+        """
+        if self.keeping:
+            raise UnsupportedOperation(f"{self._name}: it goes through an exchange of its own and cannot be kept; use enqueue")
+        return super().real
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A job that is checked and has its id, and is not sent. ``posting`` is ``None`` where Celery runs tasks eagerly."""
+
+    id: str
+    app: Any = field(repr=False)
+    posting: Posting | None = field(default=None, repr=False)
+    _keeper: _Keeper | None = field(default=None, repr=False)
+    _eager: tuple[Any, Any, dict[str, Any]] | None = field(default=None, repr=False)
+
+    def send(self) -> Enqueued:
+        """Send it; that Redis did not take it shows in ``error`` of the answer."""
+        if self._keeper is None:
+            assert self._eager is not None
+            return Enqueued(send_now(*self._eager).id)
+        self._keeper.keeping = False
+        with self._keeper:
+            return handle_of(self.id, self._keeper.send()[0])
+
+
+def prepare(name: str, payload: Any = None, **options: Any) -> Prepared:
+    """Check a job and make its message, as :func:`queue_kit.enqueue` does; its id and its payload are fixed from here on.
+
+    A delay counts from when it is sent.
+
+    :raises: what ``enqueue`` raises, but for ``QueueUnavailable``: Redis is not asked.
+    :raises UnsupportedOperation: it goes through an exchange of its own.
+    """
+    task, given = declared_task(name), options_of(options)
+    job_id: str = given.setdefault("task_id", uuid())
+    if task.app.conf.task_always_eager:
+        task.declared.dump(payload)
+        return Prepared(job_id, task.app, _eager=(task, payload, given))
+    keeper = _Keeper(task.app, name)
+    send_now(task, payload, {**given, "producer": keeper})
+    return Prepared(job_id, task.app, keeper.postings[0], keeper)
