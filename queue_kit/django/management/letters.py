@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from queue_kit.django.conf import celery_app
 from queue_kit.django.management.progress import Progress
 from queue_kit.errors import ConfigurationError, DeadLetterError, DeadLetterNotFound, NoDeadLetterMatches
+from queue_kit.rules.printing import printable
 from queue_kit.states import Cause
 from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import LetterFilter
@@ -190,11 +191,6 @@ def shown_at(at_ms: int | None) -> str:
     if at_ms is None:
         return ""
     return timezone.localtime(datetime.fromtimestamp(at_ms / 1000, UTC)).isoformat(sep=" ", timespec="seconds")
-
-
-def printable(text: str, keep: str = "") -> str:
-    """A text that can do nothing to a terminal: what an error quotes was chosen by whoever sent the job."""
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], write: Callable[[str], Any]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from queue_kit.django.management.letters import LetterCommand, printable, shown_at
+from queue_kit.django.management.letters import LetterCommand, shown_at
+from queue_kit.rules.printing import printable
 from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import DeadLetter
 

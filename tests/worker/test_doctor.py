@@ -1,0 +1,409 @@
+"""What the doctor finds: each way to lose or double work, brought about for real, and a set-up that has none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from queue_kit import dead_letters, install
+from queue_kit.observe.doctor import Finding, exit_status
+from queue_kit.store import Keys, Room, Traits
+from queue_kit.worker import doctor
+from queue_kit.worker.control import pause
+from queue_kit.worker.doctor import examine_app
+from tests.support.fixtures import OwnRedis, StartWorker
+from tests.support.processes import ROOT, environment_with_project
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import Stopwatch, let_pass, wait_until
+
+SHORT = {"WORKER_LOCK_DURATION_MS": 400, "WORKER_STALLED_INTERVAL_MS": 50, "REDIS_TIMEOUT_MS": 400}
+KEYS = Keys("qwk")
+Shop = Callable[..., Celery]
+
+
+def sell() -> None:
+    """What a task of the shop does."""
+
+
+@pytest.fixture
+def shop(redis_server: RedisServer) -> Iterator[Shop]:
+    """Make an app of queue_kit on the shared Redis, or on another."""
+    made: list[Celery] = []
+
+    def make(options: dict[str, Any] | None = None, url: str = "", **conf: Any) -> Celery:
+        app = Celery("shop", broker=url or redis_server.url(), set_as_current=False)
+        app.conf.update(conf)
+        install(app, options)
+        app.task(name="shop.sell", shared=False)(sell)
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        app.close()
+
+
+def findings(app: Celery, check: str, **options: Any) -> list[Finding]:
+    """What is said of one check; no worker is waited for."""
+    found = examine_app(app, **{"wait_s": 0.02, **options})
+    return [finding for finding in found if finding.check == check]
+
+
+def said(app: Celery, check: str, **options: Any) -> list[tuple[str, str]]:
+    return [(finding.verdict.value, finding.says) for finding in findings(app, check, **options)]
+
+
+def claim(app: Celery, queue: str = "celery", most: int = 10) -> list[Any]:
+    """Take jobs as a worker would that is never heard of again."""
+    kit = app.queue_kit  # type: ignore[attr-defined]
+    call = kit.moves.claim("gone", "gone.1", Room(most, most, 10, frozenset()), Traits(), [queue])
+    return kit.sender.run(call).jobs  # type: ignore[no-any-return]
+
+
+def fail(app: Celery, number: int) -> None:
+    for _ in range(number):
+        app.send_task("shop.sell")
+    kit = app.queue_kit  # type: ignore[attr-defined]
+    for one in claim(app):
+        kit.sender.run(kit.moves.fail(one.id, one.token, "exhausted", "broken", error_class="ValueError"))
+
+
+def fills(client: redis.Redis) -> bool:
+    """Put a little more in; answer whether Redis is full."""
+    try:
+        client.append("filler", "x" * 20_000)
+    except redis.exceptions.OutOfMemoryError:
+        return True
+    return False
+
+
+# -- a set-up without fault -----------------------------------------------------------------------------------------------
+
+
+def test_a_sound_set_up_has_no_finding_but_ok(own_redis: OwnRedis, shop: Shop, start_worker: StartWorker) -> None:
+    server = own_redis(appendonly=True)
+    start_worker("tests.apps.plain_app", broker_url=server.url(), backend_url="", queues=["celery"], pool="solo")
+    app = shop({"JOB_TIMEOUT_MS": 20_000}, server.url())
+    app.send_task("plain.echo")
+    found = examine_app(app, wait_s=3)
+    assert [finding for finding in found if finding.verdict != "ok"] == []
+    assert exit_status(found) == 0
+    assert ("ok", "append-only file; a lost machine loses nothing that was answered") in said(app, "persistence")
+
+
+# -- the server -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_that_evicts_is_bad_and_one_that_was_accepted_is_a_warning(own_redis: OwnRedis, shop: Shop) -> None:
+    url = own_redis(policy="allkeys-lru").url()
+    assert said(shop(url=url), "eviction") == [("bad", "allkeys-lru: Redis deletes jobs when memory is full")]
+    assert said(shop({"ALLOW_EVICTION": True}, url), "eviction")[0][0] == "warn"
+    assert said(shop({"PRODUCTION": True}, url), "server")[0][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "words"),
+    [
+        ({}, "bad", "no append-only file, no snapshots: a restart of Redis loses every job"),
+        ({"save": "60 1"}, "warn", "snapshots alone: a restart loses every job since the last snapshot"),
+        ({"appendonly": True, "options": {"appendfsync": "no"}}, "warn", "the kernel decides when jobs reach the disk"),
+        ({"appendonly": True, "options": {"appendfsync": "everysec"}}, "ok", "up to a second of jobs"),
+    ],
+)
+def test_what_a_restart_loses_is_said(
+    own_redis: OwnRedis, shop: Shop, options: dict[str, Any], verdict: str, words: str
+) -> None:
+    [(found, says)] = said(shop(url=own_redis(**options).url()), "persistence")
+    assert (found, words in says) == (verdict, True), says
+
+
+def test_a_disk_that_takes_no_more_is_bad(own_redis: OwnRedis, shop: Shop) -> None:
+    server = own_redis(appendonly=True)
+    (server.folder / "dump.rdb" / "in the way").mkdir(parents=True)
+    with server.client() as client:
+        client.bgsave()
+        wait_until(lambda: client.info()["rdb_last_bgsave_status"] == "err", says="the snapshot has failed")
+    assert said(shop(url=server.url()), "persistence")[0] == ("bad", "the last write to disk failed: rdb_last_bgsave_status")
+
+
+def test_a_primary_that_would_go_on_without_its_replica_is_a_warning(own_redis: OwnRedis, shop: Shop) -> None:
+    server = own_redis()
+    replica = own_redis(options={"replicaof": f"127.0.0.1 {server.port}"})
+    server.wait_for_replica()
+    assert said(shop(url=server.url()), "replicas")[0][0] == "warn"
+    with server.client() as client:
+        client.config_set("min-replicas-to-write", 1)
+    assert said(shop(url=server.url()), "replicas") == [("ok", "1 replicas; a primary without one refuses jobs")]
+    [(verdict, says)] = said(shop(url=replica.url()), "server")
+    assert (verdict, "this Redis is a replica" in says) == ("bad", True)
+    with server.client() as client:
+        client.config_set("min-replicas-to-write", 0)
+
+
+def test_a_cluster_is_bad_and_no_more_is_asked_of_it(own_redis: OwnRedis, shop: Shop) -> None:
+    [(verdict, says)] = said(shop(url=own_redis(options={"cluster-enabled": "yes"}).url()), "server")
+    assert (verdict, "a Redis Cluster is not supported" in says) == ("bad", True)
+
+
+@pytest.mark.leaves("filler*")
+def test_a_full_redis_is_examined_all_the_same_and_is_bad(own_redis: OwnRedis, shop: Shop) -> None:
+    """H6: what waits there is counted; nothing that the doctor asks needs memory."""
+    server = own_redis(maxmemory="4mb")
+    app = shop(url=server.url())
+    app.send_task("shop.sell")
+    with server.client() as client:
+        wait_until(lambda: fills(client), says="Redis is full", every_s=0)
+    assert said(app, "memory")[0][0] == "bad"
+    assert said(app, "backlog") == [("ok", "nothing has waited for 5 minutes; 1 jobs wait in all")]
+
+
+@pytest.mark.leaves("filler")
+def test_a_redis_that_is_nearly_full_or_has_few_connections_left_is_a_warning(own_redis: OwnRedis, shop: Shop) -> None:
+    server = own_redis()
+    app = shop(url=server.url())
+    with server.client() as client:
+        client.append("filler", "x" * 20_000_000)  # beside which what connections take is little
+        client.config_set("maxmemory", int(client.info()["used_memory"] / 0.87))
+        assert said(app, "memory")[0][0] == "warn"
+        client.config_set("maxmemory", 0)
+        client.config_set("maxclients", 40)
+        assert said(app, "connections")[0][0] == "ok"
+        idle = [server.client() for _ in range(33 - client.info()["connected_clients"])]
+        assert all(each.ping() for each in idle)
+        assert said(app, "connections")[0][0] == "warn"
+        for each in idle:
+            each.close()
+    assert said(shop({"PRODUCTION": True}, server.url()), "memory")[0][0] == "warn"
+
+
+@pytest.mark.parametrize(("skew_s", "verdict"), [(0.0, "ok"), (5.0, "warn"), (-5.0, "warn"), (3600.0, "bad")])
+def test_a_clock_that_differs_from_redis_is_found(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, skew_s: float, verdict: str
+) -> None:
+    class Clock:
+        time_ns = staticmethod(lambda: int((time.time() + skew_s) * 1e9))
+
+    monkeypatch.setattr(doctor, "time", Clock)
+    [(found, says)] = said(shop(), "clock")
+    assert found == verdict
+    assert ("behind" in says) == (skew_s <= 0)
+
+
+def test_a_redis_that_is_down_frozen_or_refuses_us_is_bad_and_said_in_time(own_redis: OwnRedis, shop: Shop) -> None:
+    """The password is not echoed."""
+    server = own_redis()
+    with server.client() as client:
+        client.config_set("requirepass", "sesame")
+        app = shop({"REDIS_TIMEOUT_MS": 300}, server.url().replace("//", "//:hunter2@"))
+        [refused] = findings(app, "server")
+        client.config_set("requirepass", "")
+    assert (refused.verdict, "cannot be read" in refused.says, "hunter2" in refused.says) == ("bad", True, False)
+    app = shop({"REDIS_TIMEOUT_MS": 300}, server.url())
+    server.freeze()
+    watch = Stopwatch()
+    assert said(app, "server")[0][0] == "bad"
+    assert watch.elapsed_s < 5
+    server.kill()
+    found = examine_app(app, wait_s=0.02)
+    assert (found[0].check, exit_status(found)) == ("server", 2)
+    assert {finding.check for finding in found} == {"server", "settings", "leases", "deadlines"}
+
+
+# -- the project's settings -----------------------------------------------------------------------------------------------
+
+
+def test_what_workers_refuse_to_boot_with_is_bad_line_by_line(shop: Shop) -> None:
+    app = shop(task_protocol=1, worker_consumer="celery.worker.consumer:Consumer")
+    assert [says for verdict, says in said(app, "settings") if verdict == "bad"] == [
+        "workers refuse to start: task_protocol: leave it out; jobs need task protocol 2",
+        "workers refuse to start: worker_consumer: leave it out, or derive it from queue_kit.worker.consumer.Consumer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "verdict"),
+    [
+        ("task_always_eager", True, "bad"),
+        ("task_acks_late", False, "warn"),
+        ("worker_prefetch_multiplier", 0, "warn"),
+        ("broker_connection_max_retries", 5, "warn"),
+        ("broker_connection_retry_on_startup", False, "warn"),
+        ("accept_content", ["json", "pickle"], "warn"),
+    ],
+)
+def test_a_setting_that_costs_something_is_named(shop: Shop, setting: str, value: Any, verdict: str) -> None:
+    found = [finding for finding in findings(shop(**{setting: value}), "settings") if finding.says.startswith(setting)]
+    assert [finding.verdict for finding in found] == [verdict]
+    assert found[0].fix
+
+
+def test_results_that_never_expire_are_found(shop: Shop, redis_server: RedisServer) -> None:
+    assert said(shop(result_backend=redis_server.url(), result_expires=None), "results")[0][0] == "warn"
+    assert said(shop(result_backend=redis_server.url()), "results") == []
+
+
+def test_a_task_that_asks_to_run_at_most_once_is_named(shop: Shop) -> None:
+    app = shop()
+    app.task(name="shop.charge", acks_late=False, shared=False)(sell)
+    [(verdict, says)] = said(app, "tasks")
+    assert (verdict, says.endswith(": shop.charge")) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "check", "words"),
+    [
+        ({"WORKER_LOCK_DURATION_MS": 2000, "WORKER_STALLED_INTERVAL_MS": 500}, "leases", "a pause of 1.5 s makes"),
+        ({"WORKER_STALLED_INTERVAL_MS": 60_000}, "leases", "WORKER_STALLED_INTERVAL_MS is above the lease"),
+        ({"JOB_TIMEOUT_MS": 90_000}, "deadlines", "a run may last 90000 ms, a shutdown waits 30000"),
+        ({"ENQUEUE_TIMEOUT_MS": 20_000}, "deadlines", "ENQUEUE_TIMEOUT_MS 20000"),
+        ({"JOB_KNOWN_AFTER_REMOVAL_MS": 1000}, "ids", "JOB_KNOWN_AFTER_REMOVAL_MS 1000"),
+    ],
+)
+def test_times_that_do_not_fit_each_other_are_found(shop: Shop, options: dict[str, Any], check: str, words: str) -> None:
+    warned = [says for verdict, says in said(shop(options), check) if verdict == "warn"]
+    assert [words in says for says in warned] == [True], warned
+
+
+# -- stock Celery on the same database ------------------------------------------------------------------------------------
+
+
+def test_what_a_producer_without_queue_kit_has_sent_is_listed(
+    shop: Shop, redis_server: RedisServer, client: redis.Redis
+) -> None:
+    """K22: in every list that stock Celery has for a queue, one for each of its priorities."""
+    stock = Celery("stock", broker=redis_server.url(), set_as_current=False)
+    for priority in (0, 3, 9):
+        stock.send_task("shop.sell", priority=priority)
+    stock.close()
+    [(verdict, says)] = said(shop(), "stock messages")
+    assert verdict == "bad"
+    assert says.startswith("queue celery: 3 messages wait in its plain Redis list")
+    assert said(shop({"TAKE_STOCK_MESSAGES": True}), "stock messages")[0][0] == "warn"
+    client.delete(*client.keys("celery*"))
+
+
+def test_a_stock_worker_on_the_database_is_named_and_so_is_what_it_holds(
+    shop: Shop, redis_server: RedisServer, client: redis.Redis, start_worker: StartWorker
+) -> None:
+    """K13."""
+    worker = start_worker(pool="threads", queues=["celery"])
+    stock = Celery("stock", broker=redis_server.url(), set_as_current=False)
+    stock.send_task("sample.hold", ["gate"], ignore_result=True)
+    wait_until(lambda: client.llen("gate:begun"), says="it runs")
+    found = said(shop(), "stock workers", wait_s=2)
+    assert [verdict for verdict, _ in found] == ["warn", "warn"]
+    assert worker.hostname in found[0][1]
+    assert found[1][1].startswith("stock Celery holds 1 messages unacknowledged")
+    client.lpush("gate", "go")
+    wait_until(lambda: not client.exists("unacked"), says="it has ended")
+    client.delete("gate:begun")
+    stock.close()
+
+
+# -- the work -------------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_nobody_takes_and_tasks_that_nobody_has_are_bad(shop: Shop, start_worker: StartWorker) -> None:
+    start_worker("tests.apps.plain_app", backend_url="", queues=["work"], pool="solo")
+    app = shop(task_create_missing_queues=True)
+    pause("work", app)
+    app.send_task("plain.echo", queue="work")
+    app.send_task("plain.removed", queue="work")
+    app.send_task("shop.sell", queue="nobodys", countdown=1000)
+    found = examine_app(app, wait_s=3)
+    says = {finding.says: finding.verdict.value for finding in found if finding.check in ("queues", "tasks", "paused")}
+    assert says == {
+        "queue work is paused: its 2 waiting jobs stay": "warn",
+        "nobody consumes queue nobodys: 0 jobs wait, 1 are delayed": "bad",
+        "nobody consumes these declared queues, which are empty: celery": "warn",
+        "queue work: 1 jobs ask for plain.removed, which no worker of it knows": "bad",
+    }
+
+
+def test_without_a_worker_tasks_are_those_of_the_project(shop: Shop) -> None:
+    app = shop()
+    app.send_task("shop.sell")
+    app.send_task("shop.gone")
+    assert [says for _, says in said(app, "tasks")] == ["queue celery: 1 jobs ask for shop.gone, which no worker of it knows"]
+    assert said(app, "workers")[0][0] == "warn"
+
+
+@pytest.mark.parametrize(("age_s", "verdict"), [(10, "ok"), (400, "warn"), (4000, "bad")])
+def test_a_job_that_has_waited_for_long_is_found(shop: Shop, client: redis.Redis, age_s: int, verdict: str) -> None:
+    app = shop()
+    job_id = app.send_task("shop.sell").id
+    client.hincrby(KEYS.job(job_id), "added_at", -age_s * 1000)
+    assert said(app, "backlog")[0][0] == verdict
+
+
+def test_leases_that_nobody_has_given_back_are_found(shop: Shop) -> None:
+    app = shop(SHORT)
+    app.send_task("shop.sell")
+    assert len(claim(app)) == 1
+    assert [verdict for verdict, says in said(app, "leases") if "run out" in says] == []
+    let_pass(0.8, because="the lease, two reap intervals and a renewal have to go by")
+    assert [says for _, says in said(app, "leases")][-1] == "leases have run out and nobody has given the jobs back: celery 1"
+
+
+def test_callers_that_nobody_has_told_are_found(shop: Shop, client: redis.Redis) -> None:
+    app = shop()
+    job_id = app.send_task("shop.sell", expires=0.001).id
+    let_pass(0.05, because="the job has to expire")
+    assert claim(app) == []
+    assert said(app, "callers") == []
+    client.zincrby(KEYS.notes, -61_000, job_id)
+    assert said(app, "callers")[0][0] == "warn"
+
+
+def test_dead_letters_are_counted_and_bad_when_the_next_are_lost(shop: Shop) -> None:
+    fail(shop(), 3)
+    assert said(shop(), "dead letters") == [("warn", "jobs that failed for good: celery 3")]
+    assert said(shop({"DEAD_LETTER_MAX_ENTRIES": 3}), "dead letters")[0][0] == "bad"
+    app = shop({"DEAD_LETTER_MAX_ENTRIES": 2})
+    fail(app, 1)
+    dead_letters(app).discard(dead_letters(app).page().letters[0].id)
+    assert said(app, "dead letters")[0] == ("warn", "older ones were lost, more had failed than are kept: celery 2")
+
+
+@pytest.mark.leaves("qwk:job:*", "qwk:dead:*")
+def test_jobs_and_records_that_no_list_names_are_found(shop: Shop, client: redis.Redis) -> None:
+    """An operator's DEL of one key, say. What is leased, delayed or ended stands in a list of its own."""
+    app = shop()
+    lost = app.send_task("shop.sell", queue="lost").id
+    for countdown in (None, 100):
+        app.send_task("shop.sell", queue="kept", countdown=countdown)
+    fail(app, 1)
+    assert said(app, "keys") == [("ok", "every job and record stands in a list (5 keys looked at)")]
+    client.delete(KEYS.queue("lost", "wait"), KEYS.queue("celery", "dead"))
+    verdicts = dict(said(app, "keys"))
+    assert list(verdicts) == ["bad", "warn"]
+    assert lost in verdicts["bad"]
+    assert "dlq-celery-" in verdicts["warn"]
+    assert "looked at, not all" in said(app, "keys", keys=2)[0][1]
+
+
+# -- the commands ---------------------------------------------------------------------------------------------------------
+
+
+def celery(url: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "celery", "-A", "tests.apps.plain_app", "queue-doctor", *args]
+    env = environment_with_project({"CELERY_BROKER_URL": url})
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_celerys_own_command_line_has_it(redis_server: RedisServer) -> None:
+    done = celery(redis_server.url(), "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["status"]) == (2, 2)
+    assert {finding["check"] for finding in document["findings"]} >= {"server", "eviction", "persistence", "clock", "keys"}
+    lines = celery(redis_server.url()).stdout.splitlines()
+    assert [line[:5].strip() for line in lines] == [finding["verdict"] for finding in document["findings"]]
+    assert all(". Fix: " in line for line in lines if not line.startswith("ok "))
