@@ -93,7 +93,7 @@ class Roles(bootsteps.StartStopStep):
     def terminate(self, worker: Any) -> None:
         """It ends without waiting for the pool."""
         self.shutdown.hurry()
-        self.shutdown.finish()
+        self._on_worker_shutdown()  # Celery sends no signal at this end
 
     def stop(self, worker: Any) -> None:
         """Nothing yet: the pool may still be running jobs."""
@@ -147,6 +147,7 @@ class Roles(bootsteps.StartStopStep):
             for role in self._roles:
                 role.leave()
             self._own_ledger().client.close()
+            self._started = False
 
 
 def _stay_awake() -> None:

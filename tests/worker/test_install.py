@@ -342,12 +342,13 @@ def test_celerys_own_worker_for_tests_runs_jobs_and_leaves_nothing_behind(own_re
         return x + y
 
     with server.client() as client:
-        for pool in ("solo", "threads", "solo"):
+        left = []
+        for pool in ("solo", "threads", "solo", "threads"):
             with start_worker_thread(app, pool=pool, perform_ping_check=False, shutdown_timeout=20.0):
                 assert [total.delay(2, y).get(timeout=10) for y in range(3)] == [2, 3, 4]
-            if pool == "solo":
-                connections = len(client.client_list())
-        assert connections <= 12
+            left.append(len(client.client_list()))
+        # What sends and asks for results stays, once: those of this process, not of a worker.
+        wait_until(lambda: len(client.client_list()) <= left[0], says=f"no more connections than after the first: {left}")
 
 
 @pytest.mark.usefixtures("process_restored")
