@@ -58,6 +58,11 @@ class Settings:
     take_stock_messages: bool = field(
         default=False, metadata={"sentence": "Workers also take what stock Celery has left in the plain lists of their queues."}
     )
+    enable_worker_metrics_server: bool = field(
+        default=False, metadata={"sentence": "A worker answers /metrics, /health/live and /health/ready over HTTP."}
+    )
+    worker_metrics_host: str = _text("127.0.0.1", r"[\w.:\-]{1,255}", "The address that it listens on; 0.0.0.0: all there are.")
+    worker_metrics_port: int = _number(9_090, 1, 65_535, "Its port; each worker of one machine needs its own.")
     production: bool = field(default=False, metadata={"sentence": "Refuse to start on a Redis that may evict jobs."})
     allow_eviction: bool = field(default=False, metadata={"sentence": "Start all the same, at the risk of lost jobs."})
 

@@ -1,10 +1,26 @@
-"""Opens what people read of an app's jobs, on a connection of its own; without it each page would find its own way to Redis."""
+"""Opens what people read of an app's jobs, on a connection of its own; without it each page would find its own way to Redis,
+and a probe could hang as long as that does.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any, Final, TypeVar
 
+from redis import Redis
+from redis.exceptions import RedisError
+
+from queue_kit.errors import QueueUnavailable
 from queue_kit.store.census import Census
+
+Answer = TypeVar("Answer")
+
+#: How long a monitor or a probe waits, all in all.
+LIMIT_S: Final = 1.0
+#: Questions under way in one process. One that is left behind ends by the time limits of its own connection.
+_UNDER_WAY: Final = threading.BoundedSemaphore(32)
 
 
 def open_census(app: Any) -> Census:
@@ -15,3 +31,61 @@ def open_census(app: Any) -> Census:
     kit = app.queue_kit
     client = app.connection_for_read().open_client(kit.settings.redis_timeout_ms)
     return Census(client, kit.keys)
+
+
+def ask(app: Any, question: Callable[[Redis], Answer]) -> Answer:
+    """Put a question to the app's Redis, on a new connection; of several URLs the first that answers.
+
+    :raises QueueUnavailable: there was no answer within a second in all, name lookup and Sentinels included.
+    """
+    return within(LIMIT_S, lambda: _ask(app, question))
+
+
+def within(limit_s: float, question: Callable[[], Answer]) -> Answer:
+    """The answer of a function, which runs on a thread of its own and is left behind there when the time is over.
+
+    :raises QueueUnavailable: it is.
+    """
+    until = monotonic() + limit_s
+    if not _UNDER_WAY.acquire(timeout=limit_s):
+        raise QueueUnavailable("too many questions to Redis wait for their answers", sent="no")
+    box: list[tuple[Any, Exception | None]] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            box.append((question(), None))
+        except Exception as error:  # noqa: BLE001 - the caller's affair
+            box.append((None, error))
+        finally:
+            _UNDER_WAY.release()
+            done.set()
+
+    threading.Thread(target=run, daemon=True, name="queue_kit question").start()
+    if not done.wait(max(0.0, until - monotonic())):
+        raise QueueUnavailable(f"no answer within {limit_s:g} s", sent="no")
+    answer, error = box[0]
+    if error is not None:
+        raise error
+    return answer  # type: ignore[no-any-return]
+
+
+def _ask(app: Any, question: Callable[[Redis], Answer]) -> Answer:
+    for client in _clients(app):
+        try:
+            return question(client)
+        except (RedisError, OSError) as error:
+            trouble = error
+        finally:
+            client.close()
+    raise QueueUnavailable(f"Redis does not answer: {type(trouble).__name__}", sent="no") from trouble
+
+
+def _clients(app: Any) -> Iterator[Redis]:
+    broker = app.connection_for_read()
+    urls = list(broker.alt) if broker.has_alternatives else [None]
+    limit_ms = min(app.queue_kit.settings.redis_timeout_ms, int(LIMIT_S * 1000) // len(urls))
+    for url in urls:
+        if url is not None:
+            broker.switch(url)
+        yield broker.open_client(limit_ms)

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class HeldJob:
-    """One lease of this worker. ``ended``: its settle is decided, if perhaps not yet answered; ``left_pool``: whether the
-    pool is done with it, in which case its settle must follow at once."""
+    """One lease of this worker. ``started_at``: when the pool began with it, 0 if it has not; ``ended``: its settle is decided,
+    if perhaps not yet answered; ``left_pool``: whether the pool is done with it, in which case its settle must follow at once."""
 
     claimed: Claimed
     name: str
@@ -41,6 +41,9 @@ class HeldJob:
     doubted: bool = False
     slot: Slot | None = None
     renewed_at: float = field(default_factory=time.monotonic)
+    taken_at: float = field(default_factory=time.monotonic)
+    started_at: float = 0.0
+    correlation_id: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -69,6 +72,7 @@ class Held:
         self.beat_at = time.monotonic()
         self.stops = Stops()
         self.on_lost: Callable[[HeldJob], None] = lambda job: None
+        self.on_timed: Callable[[str, HeldJob, float], None] = lambda what, job, seconds: None
         self.on_unwritten: Callable[[HeldJob | None, str, str], None] = lambda job, job_id, trouble: None
         self._max_stalled = max_stalled
         self._max_suspects = max_suspects
@@ -146,9 +150,16 @@ class Held:
         most = (prefetch or slots) if self.may_reserve else min(prefetch or slots, slots)
         return 0 if self.refused or self.draining else most - live
 
+    def started(self, job: HeldJob, at: float) -> None:
+        """The pool has begun with a job, at this instant of the monotonic clock."""
+        job.started_at = at
+        self.on_timed("job_wait", job, job.claimed.waited_ms / 1000 + max(0.0, at - job.taken_at))
+
     def settle(self, job: HeldJob, call: Call[Any], answered: Callable[[Any], None]) -> None:
         """Queue the move that ends this lease; the job's slot is free from now on."""
         job.ended = True
+        if job.started_at:
+            self.on_timed("job_duration", job, time.monotonic() - job.started_at)
 
         def over(answer: Any) -> None:
             self.drop(job)

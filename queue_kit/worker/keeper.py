@@ -37,7 +37,7 @@ class Keeper(Role):
     def tick(self) -> None:
         """Renew if it is time, then send what waits to be settled."""
         now = time.monotonic()
-        if now - self._renewed_at >= self._renewal_s - self._every_s / 2 and self._loop_lives(now):
+        if now - self._renewed_at >= self._renewal_s - self._every_s / 2 and self._told_loop_lives():
             self.renew()
             self._renewed_at = now
         if self._held.stale_pending(0.0 if self._held.draining else self._every_s):
@@ -84,10 +84,15 @@ class Keeper(Role):
             elif word in ("lost", "gone") and not job.ended:
                 self._held.lose(job, "its run is asked to stop")
 
-    def _loop_lives(self, now: float) -> bool:
+    @property
+    def loop_lives(self) -> bool:
         """Whether the main loop has shown itself within a lease; where jobs run inside it, a running job counts."""
         # A worker that ends has left its loop, and has a deadline of its own.
-        lives = self._held.draining or self.busy() or may_renew((now - self._held.beat_at) * 1000, self._moves.lease_ms)
+        since_ms = (time.monotonic() - self._held.beat_at) * 1000
+        return self._held.draining or self.busy() or may_renew(since_ms, self._moves.lease_ms)
+
+    def _told_loop_lives(self) -> bool:
+        lives = self.loop_lives
         if not lives and not self._told_hung:
             logger.error("the main loop has not moved for longer than a lease: its leases are no longer renewed")
         self._told_hung = not lives

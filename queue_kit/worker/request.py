@@ -140,6 +140,8 @@ class JobRequest(Endings, StockRequest):
     def on_accepted(self, pid: int, time_accepted: float) -> None:
         """The pool is about to run the function."""
         points.reached("accepted")
+        if self.job is not None:
+            self._app.queue_kit.held.started(self.job, time_accepted)
         super().on_accepted(pid, time_accepted)
 
     def on_success(self, outcome: Any, **kwargs: Any) -> None:
