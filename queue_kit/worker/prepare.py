@@ -53,6 +53,13 @@ class Prepared:
         with self._keeper:
             return handle_of(self.id, self._keeper.send()[0])
 
+    def hand_over(self) -> None:
+        """Tell Celery's signal that it is sent, though it is somebody else who sends it: listeners wait for the end of what they
+        heard begin. Monitors hear nothing, since they are told through Redis.
+        """
+        if self._keeper is not None and not self.app.conf.task_send_sent_event:
+            self._keeper.announce(self.id)
+
 
 def prepare(name: str, payload: Any = None, **options: Any) -> Prepared:
     """Check a job and make its message, as :func:`queue_kit.enqueue` does; its id and its payload are fixed from here on.

@@ -100,9 +100,14 @@ class Collector(JobProducer):
         """Send what was kept; announce what Redis has taken."""
         answers: list[Added | QueueUnavailable] = self._app.queue_kit.sender.send_all(self.postings)
         for posting, answer in zip(self.postings, answers, strict=True):
-            if isinstance(answer, Added) and posting.id in self._announcements:
-                self._announcements[posting.id]()
+            if isinstance(answer, Added):
+                self.announce(posting.id)
         return answers
+
+    def announce(self, job_id: str) -> None:
+        """Tell Celery's signal, and its monitors if they are to know, that a job is sent."""
+        if job_id in self._announcements:
+            self._announcements[job_id]()
 
 
 def producers_of(app: Any) -> Callable[..., Any]:
