@@ -14,6 +14,7 @@ from redis import Redis
 
 from queue_kit.states import State
 from queue_kit.store.keys import Keys
+from queue_kit.store.roster import WorkerView, read_workers
 
 #: The lists behind each state: a reserved job is leased and still waits.
 _LISTS: Final = {state: ("wait", "reserved") if state is State.WAITING else (state.value,) for state in State}
@@ -150,6 +151,14 @@ class Census:
             pipe.zcard(self._keys.queue(queue, part))
         sizes = iter(pipe.execute())
         return {state: sum(next(sizes) for _ in parts) for state, parts in _LISTS.items()}
+
+    def workers(self) -> list[WorkerView]:
+        """Read every worker that is on the roster, in order of their names: also one that has gone silent, for a while."""
+        return read_workers(self._client, self._keys)
+
+    def consumers(self, queue: str) -> list[WorkerView]:
+        """Read the workers that live and consume a queue."""
+        return [worker for worker in self.workers() if worker.is_heard and queue in worker.facts.queues]
 
     def now_ms(self) -> int:
         """Now, by the clock of Redis: what all the times here are counted by."""

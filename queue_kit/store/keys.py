@@ -52,3 +52,13 @@ class Keys:
     def notes(self) -> str:
         """Sorted set, by time: ids of jobs that ended outside their run and whose callers have not been told."""
         return f"{self.prefix}:notes"
+
+    @property
+    def workers(self) -> str:
+        """Hash of JSON: what each worker says of itself, by its nonce."""
+        return f"{self.prefix}:workers"
+
+    @property
+    def beats(self) -> str:
+        """Sorted set, by time: when each worker has last said that it lives."""
+        return f"{self.prefix}:workers:beats"

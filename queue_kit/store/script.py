@@ -15,8 +15,11 @@ Answer = TypeVar("Answer")
 #: Parts that a script has put before it, after the prelude.
 _PARTS: Final = {
     "add": ("canvas", "unique"),
+    "adopt": ("canvas",),
+    "abandon": ("ending", "roster"),
     "begin": ("gate",),
     "claim": ("gate", "taking"),
+    "enrol": ("roster",),
     **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("ending",)),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -10,10 +11,12 @@ from redis import Redis
 
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.role import Role
+from queue_kit.worker.roster import Roster
 
 logger = logging.getLogger(__name__)
 
 _BATCH: Final = 100  # leases that one script handles, so that it stays short
+_LOOKS_S: Final = 0.25  # how often it looks at its neighbours, which costs no command
 
 
 class Reaper(Role):
@@ -21,14 +24,19 @@ class Reaper(Role):
 
     name = "reaper"
 
-    def __init__(self, open_client: Callable[[], Redis], kit: Kit) -> None:
-        super().__init__(open_client, kit.moves.reap_ms / 1000)
-        self._moves, self._kit = kit.moves, kit
+    def __init__(self, open_client: Callable[[], Redis], kit: Kit, roster: Roster) -> None:
+        self._interval_s = kit.moves.reap_ms / 1000
+        super().__init__(open_client, min(self._interval_s, _LOOKS_S))
+        self._moves, self._kit, self._roster = kit.moves, kit, roster
+        self._reaped_at = time.monotonic()
 
     def tick(self) -> None:
-        """Stall all that has run out, a batch at a time."""
-        while self._reap() == _BATCH:
-            pass
+        """Say that this worker lives; stall all that has run out, a batch at a time, if it is time for that."""
+        self._roster.call(self.ledger)
+        if time.monotonic() - self._reaped_at >= self._interval_s - self._every_s / 2:
+            self._reaped_at = time.monotonic()
+            while self._reap() == _BATCH:
+                pass
 
     def _reap(self) -> int:
         reaped = self.ledger.run(self._moves.reap(_BATCH))

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import time
+from functools import partial
 from typing import Any
 
 from celery import bootsteps, signals
@@ -14,16 +15,21 @@ from celery.worker import state
 from redis import Redis
 
 from queue_kit.store import Ledger
+from queue_kit.store.roster import Facts
 from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
 from queue_kit.worker import deadline
+from queue_kit.worker.adopter import Adopter
 from queue_kit.worker.counts import LEASE_LOST, Counts
 from queue_kit.worker.dead_letter import DeadLetterHandler
+from queue_kit.worker.health import Health, Pulse
+from queue_kit.worker.http import HttpServer
 from queue_kit.worker.janitor import Janitor
 from queue_kit.worker.keeper import Keeper
 from queue_kit.worker.reaper import Reaper
 from queue_kit.worker.refusals import check_worker
 from queue_kit.worker.role import Role
+from queue_kit.worker.roster import Roster, kernel
 from queue_kit.worker.server import Guard, end_boot, explain
 from queue_kit.worker.shutdown import Shutdown
 from queue_kit.worker.teller import Teller
@@ -43,7 +49,7 @@ class Roles(bootsteps.StartStopStep):
         check_worker(self._app)
         self._kit: Kit = worker.app.queue_kit
         settings = self._kit.settings
-        nonce = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        nonce = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
         self._held = Held(nonce, settings.worker_max_stalled_count, settings.worker_max_suspects)
         self._held.ledger = self._own_ledger
         self.counts = Counts()
@@ -55,15 +61,18 @@ class Roles(bootsteps.StartStopStep):
         self._burials = DeadLetterHandler(self._open_client, self._kit, self.counts)
         self._held.on_unwritten = self._burials.unwritten
         self.shutdown = Shutdown(self._open_client, self._kit, self._held, worker, self._burials.flush)
+        self._roster = Roster(self._kit, partial(_describe, worker, nonce, round(time.time() * 1000)))
         self._guard = Guard(self._open_client, settings, self._held)
         self._roles: list[Role] = [
             self._keeper,
-            Reaper(self._open_client, self._kit),
+            Reaper(self._open_client, self._kit, self._roster),
             Janitor(self._open_client, self._kit),
             Teller(self._open_client, self._kit, worker.app, self._burials),
             self._burials,
             self._guard,
+            *([Adopter(self._open_client, self._app)] if settings.take_stock_messages else []),
         ]
+        self._http = self._server()
         self._started = False
         super().__init__(worker, **kwargs)
 
@@ -75,6 +84,8 @@ class Roles(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Be ready to end; the other roles start with the first connection."""
+        if self._http is not None:
+            self._http.start()
         self.shutdown.listen()
         self.shutdown.start()
         in_main_loop = type(worker.pool).__module__ in ("celery.concurrency.solo", "celery.concurrency.gevent")
@@ -82,6 +93,17 @@ class Roles(bootsteps.StartStopStep):
             self._keeper.busy = lambda: any(_is_within_its_limit(request) for request in list(state.active_requests))
         if getattr(worker.pool, "is_green", False):
             worker.pool.spawn_n(_stay_awake)
+
+    def _server(self) -> HttpServer | None:
+        """What answers probes and scrapers, if it is asked for; and with it what they are told."""
+        settings = self._kit.settings
+        if not settings.enable_worker_metrics_server:
+            return None
+        self._held.on_timed = lambda what, job, seconds: self.counts.observe(what, job.claimed.queue, job.name, seconds)
+        pulse = Pulse(self._open_client)
+        self._roles.append(pulse)
+        health = Health(self._app, self._held, self._keeper, self.counts, pulse)
+        return HttpServer(settings.worker_metrics_host, settings.worker_metrics_port, health.pages)
 
     def _count_lost(self, job: HeldJob) -> None:
         self.counts.add(LEASE_LOST, job.claimed.queue, job.name)
@@ -120,6 +142,8 @@ class Roles(bootsteps.StartStopStep):
 
     def _tell_of_stock_messages(self, channel: Any) -> None:
         """Say what a producer without `install` has sent to where no worker of ours looks."""
+        if self._kit.settings.take_stock_messages:
+            return
         for queue in self._app.amqp.queues.consume_from:
             left = channel.left_in_lists(queue)
             if left:
@@ -144,10 +168,22 @@ class Roles(bootsteps.StartStopStep):
                 role.stop()
             self._keeper.flush()
             self._burials.flush()
+            self._roster.leave(self._own_ledger())
             for role in self._roles:
                 role.leave()
             self._own_ledger().client.close()
             self._started = False
+        if self._http is not None:
+            self._http.stop()
+
+
+def _describe(worker: Any, nonce: str, started_at_ms: int) -> Facts:
+    """What a worker is now: its queues and the size of its pool change by remote control."""
+    pool = worker.pool
+    return Facts(
+        nonce, worker.hostname, socket.gethostname(), kernel(), os.getpid(), type(pool).__module__.rpartition(".")[2],
+        pool.num_processes, sorted(worker.app.amqp.queues.consume_from), started_at_ms,
+    )  # fmt: skip
 
 
 def _stay_awake() -> None:

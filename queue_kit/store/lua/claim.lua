@@ -3,16 +3,16 @@
 --   begin at once; the rest are reserved: leased, still waiting; of a queue with a limit none is), suspects (how many
 --   stalled jobs may be taken now), max_stalled, traits (JSON objects `once`, `reserve`: names of tasks; `avoid`: ids not
 --   to take), the queues in order.
--- Keys: recalled mark (string); per queue meta (hash), delayed, wait, reserved, active (zsets), wake (list), events (stream);
+-- Keys: recalled marks (strings); per queue meta (hash), delayed, wait, reserved, active (zsets), wake (list), events (stream);
 --   job records (hashes).
 -- Returns { wait_ms, job, job, ... }: how long until something is due by the clock (-1: nothing is), then for each job
---   { id, queue, token, begun, message, attempts_started, attempts_made, stalled_count, expires_at or '', replays }.
+--   { id, queue, token, begun, message, attempts_started, attempts_made, stalled_count, expires_at or '', replays, waited_ms }.
 
 local HANDED_ON_MS = 1000 -- no idle worker waits longer before it claims again, and learns of what is due later
 
 local _, worker, base, lease_ms, limit, begin, suspects, max_stalled, traits = unpack(ARGV)
 open_when_full()
-if redis.call('EXISTS', recalled_key(base)) == 1 then return { 0 } end -- nobody waits for the answer any more
+if redis.call('EXISTS', recalled_key(base), recalled_key(worker)) > 0 then return { 0 } end -- nobody waits for the answer
 local now = now_ms()
 limit = tonumber(limit)
 local visit = { now = now, worker = worker, base = base, lease_end = now + tonumber(lease_ms), begin = tonumber(begin),

@@ -9,9 +9,11 @@ local TIER = 2 ^ 49 -- one priority level in a score of `wait`; ten levels fit a
 local MIDDLE = 2 ^ 48 -- where a level begins: the tail counts up from here, the head down
 local RUNS_KEPT = 50 -- attempt-history entries that a job keeps
 local REASON_KEPT = 500 -- bytes of a reason in one of them
+local MARK_KEPT_MS = 1800000 -- of a claim nobody waits for: longer than a sender's kernel goes on trying to deliver it
 
 local function job_key(id) return PREFIX .. ':job:' .. id end
 
+-- Of one claim, or of a whole worker that is dead.
 local function recalled_key(base) return PREFIX .. ':recalled:' .. base end
 
 local function queue_key(queue, part) return PREFIX .. ':q:' .. queue .. ':' .. part end

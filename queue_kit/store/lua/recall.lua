@@ -6,8 +6,6 @@
 --   (hashes), wait, notes, events.
 -- Returns how many jobs went back.
 
-local MARK_KEPT_MS = 1800000 -- longer than a sender's kernel goes on trying to deliver
-
 local _, base = unpack(ARGV)
 open_when_full()
 local now, back = now_ms(), 0
