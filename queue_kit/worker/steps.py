@@ -24,6 +24,8 @@ from queue_kit.worker.counts import LEASE_LOST, Counts
 from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.health import Health, Pulse
 from queue_kit.worker.http import HttpServer
+from queue_kit.worker.health import Health, Pulse
+from queue_kit.worker.http import HttpServer
 from queue_kit.worker.janitor import Janitor
 from queue_kit.worker.keeper import Keeper
 from queue_kit.worker.reaper import Reaper
@@ -73,6 +75,7 @@ class Roles(bootsteps.StartStopStep):
             *([Adopter(self._open_client, self._app)] if settings.take_stock_messages else []),
         ]
         self._http = self._server()
+        self._http = self._server()
         self._started = False
         super().__init__(worker, **kwargs)
 
@@ -86,6 +89,8 @@ class Roles(bootsteps.StartStopStep):
         """Be ready to end; the other roles start with the first connection."""
         if self._http is not None:
             self._http.start()
+        if self._http is not None:
+            self._http.start()
         self.shutdown.listen()
         self.shutdown.start()
         in_main_loop = type(worker.pool).__module__ in ("celery.concurrency.solo", "celery.concurrency.gevent")
@@ -93,6 +98,17 @@ class Roles(bootsteps.StartStopStep):
             self._keeper.busy = lambda: any(_is_within_its_limit(request) for request in list(state.active_requests))
         if getattr(worker.pool, "is_green", False):
             worker.pool.spawn_n(_stay_awake)
+
+    def _server(self) -> HttpServer | None:
+        """What answers probes and scrapers, if it is asked for; and with it what they are told."""
+        settings = self._kit.settings
+        if not settings.enable_worker_metrics_server:
+            return None
+        self._held.on_timed = lambda what, job, seconds: self.counts.observe(what, job.claimed.queue, job.name, seconds)
+        pulse = Pulse(self._open_client)
+        self._roles.append(pulse)
+        health = Health(self._app, self._held, self._keeper, self.counts, pulse)
+        return HttpServer(settings.worker_metrics_host, settings.worker_metrics_port, health.pages)
 
     def _server(self) -> HttpServer | None:
         """What answers probes and scrapers, if it is asked for; and with it what they are told."""
@@ -173,6 +189,8 @@ class Roles(bootsteps.StartStopStep):
                 role.leave()
             self._own_ledger().client.close()
             self._started = False
+        if self._http is not None:
+            self._http.stop()
         if self._http is not None:
             self._http.stop()
 
