@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from queue_kit.errors import InvalidPayload, NonRetryableError
 from queue_kit.policy import Backoff, BackoffFunction, RetryPolicy, check_timeout, exponential
+from queue_kit.rules.masked import masked_fields
 from queue_kit.rules.outcome import kind_of
 from queue_kit.settings import Settings
 from queue_kit.transport.envelope import PROPERTY
@@ -96,7 +97,8 @@ def job(
     :param timeout_ms: the deadline of one run (setting ``JOB_TIMEOUT_MS``).
     :param payload: a pydantic model; the function then takes one instance of it, else plain keyword arguments.
     :param options: options of a Celery task. Explicit ``max_retries`` or ``retry_backoff`` win over the policy.
-    :raises ValueError: for ``attempts`` together with ``max_retries``, or a value out of range, naming it.
+    :raises ValueError: for ``attempts`` together with ``max_retries``, a value out of range, or a field of the payload that
+        would be sent as asterisks, naming it.
     """
     if attempts is not None:
         RetryPolicy(attempts, backoff or exponential(0))
@@ -116,8 +118,18 @@ def job(
         "declared": declared,
     }
     if payload is not None:
+        _check_model(name, payload)
         options["typing"] = False
     return lambda function: shared_task(name=name, **options)(_with_payload(function, declared))
+
+
+def _check_model(name: str, model: type[BaseModel]) -> None:
+    masked = masked_fields(model)
+    if masked:
+        raise ValueError(
+            f"{name}: payload: pydantic would send {', '.join(masked)} as asterisks; send what the secret is found by, or give "
+            "the field a field_serializer that writes it, which puts it into Redis in the clear"
+        )
 
 
 def _with_payload(function: Callable[..., Any], declared: Declared) -> Callable[..., Any]:
