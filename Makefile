@@ -13,11 +13,11 @@ DECLARED := pyproject.toml constraints.txt
 
 # Test processes at a time. Tests that kill and freeze processes all go to one of them, whatever the number.
 JOBS ?= 2
-# Further words for pytest, as in `make test ARGS="-k delayed -x"`.
+# Further words for pytest, as in `make test ARGS="-k delayed -x"`, or for the chaos run, as in `make chaos ARGS="--seed 7"`.
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test crash bench bench-quick lint
+.PHONY: help demo serve test crash chaos soak bench bench-quick lint
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,12 @@ test: $(DEV) ## run every test, on private Redis servers
 
 crash: $(DEV) ## run the tests that kill, freeze and cut off, one after the other
 	@$(RUN) -m pytest -m crash $(ARGS)
+
+chaos: $(DEV) ## kill, freeze and cut off everything at random for a minute, then balance the books
+	@$(RUN) -m tests.chaos $(ARGS)
+
+soak: $(DEV) ## the same until 100,000 jobs were sent and 1,000 processes killed: about an hour
+	@$(RUN) -m tests.chaos --jobs 100000 --kills 1000 --every 0.8 $(ARGS)
 
 bench: $(DEV) ## measure against stock Celery on the same Redis
 	@$(RUN) -m benchmarks

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback between a client and Redis that can cut, stall, reset, lose the answers, or alter them.
+"""A TCP proxy on loopback between a client and Redis that can cut, stall, slow down, reset, lose the answers, or alter them.
 
 Without it the network could only fail in the one way that killing Redis makes it fail, and never between a request and
 its answer.
@@ -14,6 +14,7 @@ import threading
 from types import TracebackType
 
 from tests.support.ports import LOOPBACK
+from tests.support.waiting import let_pass
 
 CHUNK_BYTES = 65536
 
@@ -33,6 +34,7 @@ class TcpProxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._losing = 0.0
+        self._delay_s = 0.0
         self._words: dict[bytes, bytes] = {}
 
     def __enter__(self) -> TcpProxy:
@@ -70,8 +72,8 @@ class TcpProxy:
         self.reset()
 
     def restore(self) -> None:
-        """Undo `cut`, `stall`, `lose_answers` and `alter_answers`."""
-        self._losing = 0.0
+        """Undo `cut`, `stall`, `slow`, `lose_answers` and `alter_answers`."""
+        self._losing = self._delay_s = 0.0
         self._words = {}
         self.resume()
         if self._listener is None:
@@ -94,6 +96,10 @@ class TcpProxy:
     def resume(self) -> None:
         """Undo `stall`; what was held back arrives."""
         self._flowing.set()
+
+    def slow(self, delay_s: float) -> None:
+        """Hold back each piece for so long, in either direction, until `restore`."""
+        self._delay_s = delay_s
 
     def lose_answers(self, most: float = math.inf) -> None:
         """Bring each request to Redis, then reset the connection in place of its answer, so many times or until
@@ -137,6 +143,8 @@ class TcpProxy:
     def _pump(self, pair: _Pair, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while chunk := source.recv(CHUNK_BYTES):
+                if self._delay_s:
+                    let_pass(self._delay_s, because="the network is slow")
                 self._flowing.wait()
                 if answers and self._losing > 0:
                     self._losing -= 1
@@ -145,7 +153,6 @@ class TcpProxy:
         with self._lock:
             self._pairs.discard(pair)
         pair.close()
-
 
     def _altered(self, chunk: bytes) -> bytes:
         for old, new in self._words.items():

@@ -1,0 +1,93 @@
+"""Follows the event streams of a run from outside, as it goes on: what is trimmed later has been seen.
+
+Without it a long run could only be judged by what Redis still keeps at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any, cast
+
+import redis
+
+from tests.chaos.evidence import FINAL, Event
+from tests.support.events import stream_key
+from tests.support.redis_server import RedisServer
+
+AT_ONCE = 5000
+
+
+class Follower:
+    """A thread that reads all streams of a server, over every restart; `traces` has each job's events in order."""
+
+    def __init__(self, server: RedisServer, queues: Sequence[str]) -> None:
+        self.traces: dict[str, list[Event]] = defaultdict(list)
+        self.seen: Counter[str] = Counter()
+        self.added = self.ended = 0
+        self._server = server
+        self._places = {stream_key(queue): "0" for queue in queues}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
+
+    def start(self) -> Follower:
+        """Begin to follow."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End, once all has been read that is there now."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def open(self) -> int:
+        """How many of the jobs that were added have not ended."""
+        return self.added - self.ended
+
+    def gaps(self) -> list[str]:
+        """Return a line for each stream of which the follower has not seen every entry that was ever added."""
+        with self._server.client() as client:
+            written = {key: self._written(client, key) for key in self._places}
+        return [
+            f"followed {self.seen[key]} of {count} events of {key}"
+            for key, count in written.items() if count != self.seen[key]
+        ]  # fmt: skip
+
+    @staticmethod
+    def _written(client: redis.Redis, key: str) -> int:
+        """How many entries a stream has ever had (Redis 7; an older one says how many it keeps)."""
+        if not client.exists(key):
+            return 0
+        facts = cast(dict[str, Any], client.xinfo_stream(key))
+        return int(facts.get("entries-added", facts["length"]))
+
+    def _follow(self) -> None:
+        client = self._server.client(retry=None)
+        while True:
+            last = self._stop.is_set()
+            try:
+                found = cast(list[Any], client.xread(self._places, count=AT_ONCE, block=100))
+            except (redis.RedisError, OSError):
+                with contextlib.suppress(redis.RedisError, OSError):
+                    client.close()
+                self._stop.wait(0.02)
+                continue
+            for key, entries in found:
+                self._take(key, entries)
+            if last and not found:
+                return
+
+    def _take(self, key: str, entries: list[tuple[str, dict[str, str]]]) -> None:
+        for entry, fields in entries:
+            kind, job_id = fields["event"], fields["id"]
+            self.seen[key] += 1
+            self.added += kind == "added"
+            self.ended += kind in FINAL
+            if job_id:
+                event = Event(kind, int(entry.split("-")[0]), int(fields.get("attempts_started", 0)))
+                self.traces[job_id].append(event)
+        if entries:
+            self._places[key] = entries[-1][0]

@@ -1,0 +1,110 @@
+"""Plants faults into the evidence of a run that balances, and into its Redis, to see the books refuse each.
+
+Without it a check that cannot fail would look like a run without faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import redis
+
+from tests.apps.chaos_app import QUEUES
+from tests.chaos.books import faults
+from tests.chaos.evidence import FINAL, Event, Evidence
+from tests.chaos.leftovers import leftovers
+from tests.support.events import PREFIX
+
+
+def loss(evidence: Evidence) -> None:
+    """A job that was accepted never ends."""
+    job_id = _ended(evidence)
+    evidence.traces[job_id] = [event for event in evidence.traces[job_id] if event.kind not in FINAL]
+
+
+def vanishing(evidence: Evidence) -> None:
+    """A job that was accepted was never there."""
+    del evidence.traces[_ended(evidence)]
+
+
+def second_end(evidence: Evidence) -> None:
+    """A late outcome is accepted."""
+    job_id = _ended(evidence)
+    evidence.traces[job_id].append(Event("completed", 0))
+
+
+def double(evidence: Evidence) -> None:
+    """Two processes run one start."""
+    evidence.starts.append(evidence.starts[0]._replace(pid=0))
+
+
+def fork(evidence: Evidence) -> None:
+    """A job starts again though nothing has happened to it."""
+    trace = evidence.traces[_ended(evidence)]
+    place = next(place for place, event in enumerate(trace) if event.kind == "active")
+    trace.insert(place + 1, Event("active", trace[place].at_ms, trace[place].run + 1))
+
+
+def second_effect(evidence: Evidence) -> None:
+    """A job has its effect twice."""
+    evidence.effects[next(send.ids[0] for send in evidence.sends if send.kind == "effect")] += 2
+
+
+def unfinished_canvas(evidence: Evidence) -> None:
+    """All before it have completed, and the last step of a chain is never sent."""
+    whole = [s.ids for s in evidence.sends if s.kind == "chain" and all(_completed(evidence, one) for one in s.ids)]
+    del evidence.traces[whole[0][-1]]
+
+
+def step_too_soon(evidence: Evidence) -> None:
+    """A step of a chain runs, and the one before it never came to its end."""
+    whole = [s.ids for s in evidence.sends if s.kind == "chain" and all(_completed(evidence, one) for one in s.ids)]
+    evidence.returned -= {whole[0][0]}
+
+
+def write_in_spite(evidence: Evidence) -> None:
+    """A send was refused for certain, and its job is there."""
+    send = next(send for send in evidence.sends if send.verdict == "accepted" and send.kind == "pause")
+    send.verdict = "refused"
+
+
+PLANTS: tuple[Callable[[Evidence], None], ...] = (
+    loss, vanishing, second_end, double, fork, second_effect, unfinished_canvas, step_too_soon, write_in_spite,
+)  # fmt: skip
+
+
+def not_refused(evidence: Evidence) -> list[str]:
+    """Return the names of the faults that the books do not see when they are planted into this evidence."""
+    before = set(faults(evidence))
+    missed = []
+    for plant in PLANTS:
+        planted = deepcopy(evidence)
+        plant(planted)
+        if not set(faults(planted)) - before:
+            missed.append(plant.__name__)
+    return missed
+
+
+def leaks_not_seen(client: redis.Redis) -> list[str]:
+    """Return which leaks are not seen when they are planted into this Redis; they are taken out again."""
+    before, missed = set(leftovers(client)), []
+    lease, record = f"{PREFIX}:q:{QUEUES[0]}:active", f"{PREFIX}:job:planted"
+    client.zadd(lease, {"planted": 1})
+    if not any(lease in line for line in set(leftovers(client)) - before):
+        missed.append("a lease")
+    client.zrem(lease, "planted")
+    client.hset(record, "state", "completed")
+    if not any(record in line for line in set(leftovers(client)) - before):
+        missed.append("a record")
+    client.delete(record)
+    return missed
+
+
+def _ended(evidence: Evidence) -> str:
+    accepted = (send.ids[0] for send in evidence.sends if send.kind == "pause" and send.verdict == "accepted")
+    return next(job_id for job_id in accepted if _completed(evidence, job_id))
+
+
+def _completed(evidence: Evidence, job_id: str) -> bool:
+    return any(event.kind == "completed" for event in evidence.traces.get(job_id, []))

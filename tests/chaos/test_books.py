@@ -1,0 +1,76 @@
+"""The books of a chaos run, on evidence that is made up: what balances, what does not, and what each job's recovery took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.books import faults, recoveries_ms
+from tests.chaos.evidence import Event, Evidence, Kill, Send, Start, read_sends
+from tests.chaos.planting import PLANTS, leaks_not_seen, not_refused
+from tests.chaos.report import picture, table
+from tests.support.redis_server import RedisServer
+
+PLAIN = ["added", "waiting", "active", "completed"]
+STALLED = ["added", "waiting", "active", "waiting", "stalled", "active", "completed"]
+
+
+def trace(*kinds: str, at_ms: int = 1000) -> list[Event]:
+    """Events 100 ms apart; starts counted as Redis does."""
+    runs = 0
+    told = []
+    for place, kind in enumerate(kinds):
+        runs += kind == "active"
+        told.append(Event(kind, at_ms + 100 * place, runs if kind == "active" else 0))
+    return told
+
+
+@pytest.fixture
+def evidence() -> Evidence:
+    """A run in which one job has stalled, and all is well."""
+    chain = [f"chain-{place}" for place in range(3)]
+    traces = {job_id: trace(*PLAIN) for job_id in ("pause", "effect", *chain)} | {"hit": trace(*STALLED)}
+    sends = [Send(kind, [kind], "accepted", [kind]) for kind in ("pause", "effect")]
+    sends += [Send("long", ["hit"]), Send("chain", chain, "accepted", chain[-1:]), Send("pause", ["nowhere"], "refused")]
+    starts = [Start(job_id, run, 7 if job_id == "hit" else 8, 1.25) for job_id in traces for run in (1,)]
+    starts.append(Start("hit", 2, 9, 1.5))
+    killed = [Kill("prefork", "child", 1.27, frozenset({7}))]
+    return Evidence(sends, traces, starts, Counter(effect=1), frozenset(chain), killed)
+
+
+def test_the_books_of_a_sound_run_balance(evidence: Evidence) -> None:
+    assert faults(evidence) == []
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_each_planted_fault_is_refused(evidence: Evidence, plant: object) -> None:
+    plant(evidence)  # type: ignore[operator]
+    assert len(faults(evidence)) >= 1
+
+
+def test_a_check_that_sees_nothing_is_told(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.chaos.books.CHECKS", ())
+    assert not_refused(evidence) == [plant.__name__ for plant in PLANTS]
+
+
+def test_a_lease_and_a_record_left_in_redis_are_seen(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        assert leaks_not_seen(client) == []
+
+
+def test_a_killed_jobs_recovery_is_timed_from_the_kill(evidence: Evidence) -> None:
+    assert recoveries_ms(evidence) == {"prefork child": [pytest.approx(230)]}
+
+
+def test_the_table_and_the_picture_tell_of_the_kill(evidence: Evidence) -> None:
+    told = table(evidence, {"pool child killed": 1}, 60)
+    assert "unexplained extra runs      0" in told
+    assert "prefork child              1         1       230" in told
+    assert picture(evidence, [1.3], "a run").count("<line") == 3
+
+
+def test_a_send_that_was_cut_short_is_unclear(tmp_path: Path) -> None:
+    (tmp_path / "sent-a").write_text('{"send": "a-1", "kind": "pause", "ids": ["x"]}\n{"send": "a-1", "verd')
+    assert read_sends(tmp_path) == [Send("pause", ["x"], "unclear")]

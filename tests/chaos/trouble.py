@@ -1,0 +1,149 @@
+"""What happens to the processes of a chaos run: a seeded choice of kills, freezes and faults of the network.
+
+Without it each run would fail in the one way its author had thought of that day.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tests.chaos.fleet import Fleet, WorkerPlace
+from tests.support.proxy import TcpProxy
+
+
+@dataclass
+class Trouble:
+    """`act` does something bad; `undoing` has what it has to put right later, and when; `done` counts what was done."""
+
+    fleet: Fleet
+    dice: random.Random
+    lease_s: float
+    undoing: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    done: dict[str, int] = field(default_factory=dict)
+
+    def act(self) -> str:
+        """Do one thing, and return its name."""
+        name = self.dice.choices(list(ACTS), [weight for weight, _ in ACTS.values()])[0]
+        ACTS[name][1](self)
+        self.done[name] = self.done.get(name, 0) + 1
+        return name
+
+    def undo(self, *, all_of_it: bool = False) -> None:
+        """Put right what has lasted long enough, or everything."""
+        now = time.monotonic()
+        due = [entry for entry in self.undoing if all_of_it or entry[0] <= now]
+        self.undoing = [entry for entry in self.undoing if entry not in due]
+        for _, repair in due:
+            repair()
+
+    def later(self, repair: Callable[[], None], least_s: float, most_s: float) -> None:
+        """Put something right after a while."""
+        self.undoing.append((time.monotonic() + self.dice.uniform(least_s, most_s), repair))
+
+    # -- processes ------------------------------------------------------------------------------------------------------
+
+    def _any_worker(self, *pools: str) -> WorkerPlace:
+        """One that is ready, rather than one that boots."""
+        places = [place for place in self.fleet.workers if not pools or place.pool in pools]
+        return self.dice.choice([place for place in places if place.ready] or places)
+
+    def kill_worker(self) -> None:
+        self.fleet.kill_worker(self._any_worker())
+
+    def kill_main(self) -> None:
+        self.fleet.kill_main(self._any_worker())
+
+    def kill_child(self) -> None:
+        self.fleet.kill_child(self._any_worker("prefork"))
+
+    def kill_producer(self) -> None:
+        self.fleet.kill_producer(self.dice.choice(self.fleet.senders))
+
+    def end_worker(self) -> None:
+        """SIGTERM, as each deployment does."""
+        place = self._any_worker()
+        if place.running is not None:
+            place.leaving = True
+            place.running.sigterm()
+
+    def freeze_worker(self) -> None:
+        """SIGSTOP a worker and its children, for less than a lease or for more."""
+        worker = self._any_worker().running
+        if worker is not None:
+            pid = worker.pid
+            _signal_group(pid, signal.SIGSTOP)
+            self.later(lambda: _signal_group(pid, signal.SIGCONT), 0.1, 2 * self.lease_s)
+
+    # -- Redis ----------------------------------------------------------------------------------------------------------
+
+    def kill_redis(self) -> None:
+        self.fleet.server.kill()
+        self.later(self._revive_redis, 0.0, self.lease_s)
+
+    def _revive_redis(self) -> None:
+        if not self.fleet.server.running:
+            self.fleet.server.start()
+
+    def freeze_redis(self) -> None:
+        server = self.fleet.server
+        if server.running:
+            server.freeze()
+            self.later(lambda: server.thaw() if server.running else None, 0.1, self.lease_s)
+
+    # -- the network ----------------------------------------------------------------------------------------------------
+
+    def reset_all(self) -> None:
+        for place in (*self.fleet.workers, *self.fleet.senders):
+            place.proxy.reset()
+
+    def stall_network(self) -> None:
+        """A partition: nothing gets through, nothing is told."""
+        proxy = self._any_network()
+        proxy.stall()
+        self.later(proxy.restore, 0.1, 2 * self.lease_s)
+
+    def cut_network(self) -> None:
+        """A dead host: every connection is reset, new ones are refused."""
+        proxy = self._any_network()
+        proxy.cut()
+        self.later(proxy.restore, 0.1, self.lease_s)
+
+    def lose_answers(self) -> None:
+        self._any_network().lose_answers(self.dice.randint(1, 3))
+
+    def slow_network(self) -> None:
+        proxy = self._any_network()
+        proxy.slow(self.dice.uniform(0.005, 0.1))
+        self.later(proxy.restore, 1, 2 * self.lease_s)
+
+    def _any_network(self) -> TcpProxy:
+        return self.dice.choice([place.proxy for place in (*self.fleet.workers, *self.fleet.senders)])
+
+
+def _signal_group(pid: int, signal_: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal_)
+
+
+#: What happens, and how often in proportion.
+ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
+    "worker killed": (6, Trouble.kill_worker),
+    "main process killed": (4, Trouble.kill_main),
+    "pool child killed": (8, Trouble.kill_child),
+    "producer killed": (4, Trouble.kill_producer),
+    "worker asked to end": (2, Trouble.end_worker),
+    "worker frozen": (4, Trouble.freeze_worker),
+    "Redis killed": (2, Trouble.kill_redis),
+    "Redis frozen": (2, Trouble.freeze_redis),
+    "connections reset": (3, Trouble.reset_all),
+    "network stalled": (3, Trouble.stall_network),
+    "network cut": (2, Trouble.cut_network),
+    "answers lost": (3, Trouble.lose_answers),
+    "network slow": (2, Trouble.slow_network),
+}
