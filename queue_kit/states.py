@@ -98,6 +98,8 @@ MOVES: Final[dict[str, tuple[frozenset[State | None], frozenset[State | None]]]]
     ),
     "expire": (frozenset({State.WAITING, State.DELAYED}), frozenset({State.CANCELLED})),
     "replay": (frozenset({State.FAILED, State.CANCELLED, None}), frozenset({State.WAITING})),
+    "adopt": (frozenset({None}), frozenset({State.WAITING, State.DELAYED})),
+    "hand_over": (frozenset({State.WAITING, State.DELAYED}), frozenset({None})),
     "remove": (frozenset(State) - {State.ACTIVE}, frozenset({None})),
     "trim": (frozenset(FINAL), frozenset({None})),
 }

@@ -120,7 +120,7 @@ class Examination:
 
     def unacked(self) -> int:
         """Messages that stock workers hold."""
-        return self._stock.unacked_count()
+        return self._stock.held_count()
 
     def untold(self, before_ms: int) -> int:
         """Jobs that ended outside their runs before an instant, and whose callers nobody has told."""

@@ -5,17 +5,20 @@ would lie where nobody looks.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from queue_kit.store.script import text
+from queue_kit.states import State
+from queue_kit.store.keys import Keys
+from queue_kit.store.moves import Message, When
+from queue_kit.store.script import Call, script, text
 
 #: Messages read in one trip.
-_PAGE = 500
+PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +76,71 @@ class StockMessages:
             pipe.llen(key)
         return sum(size for size in pipe.execute(raise_on_error=False) if isinstance(size, int))
 
-    def waiting(self, queue: str) -> Iterator[tuple[str, str]]:
-        """Each message with the list that it lies in, the one that is next first. What the reader takes away meanwhile moves
-        nothing: the next page begins behind what it has left."""
-        for key in self.keys.lists(queue):
-            left = 0
-            while page := self._page(key, left):
-                for raw in reversed(page):
-                    yield key, text(raw)
-                left += sum(self._client.lpos(key, raw) is not None for raw in page)
-
-    def _page(self, key: str, left: int) -> list[bytes]:
+    def page(self, key: str, left: int) -> list[str]:
+        """The messages of one list that are next, the first of them first, behind as many as are ``left`` where they are."""
         try:
-            page: list[bytes] = self._client.lrange(key, -left - _PAGE, -left - 1)
+            raws = self._client.lrange(key, -left - PAGE, -left - 1)
         except ResponseError:  # the key of something else
             return []
-        return page
+        return [text(raw) for raw in reversed(raws)]
 
-    def unacked(self, before_s: float) -> Iterator[tuple[str, str]]:
-        """Tag and content of each message that a worker took before this instant, in seconds, and still holds."""
+    def held(self, before_s: float) -> Iterator[list[tuple[str, str]]]:
+        """Tag and content of each message that a worker took before this instant and still holds, a page at a time."""
         tags = [text(tag) for tag in self._client.zrange(self.keys.unacked_index, "-inf", f"({before_s}", byscore=True)]
-        for start in range(0, len(tags), _PAGE):
-            page = tags[start : start + _PAGE]
-            found = self._client.hmget(self.keys.unacked, page)
-            yield from ((tag, text(raw)) for tag, raw in zip(page, found, strict=True) if raw is not None)
+        for start in range(0, len(tags), PAGE):
+            some = tags[start : start + PAGE]
+            found = self._client.hmget(self.keys.unacked, some)
+            yield [(tag, text(raw)) for tag, raw in zip(some, found, strict=True) if raw is not None]
 
-    def unacked_count(self) -> int:
+    def held_count(self) -> int:
         """How many messages stock workers hold."""
         return int(self._client.zcard(self.keys.unacked_index))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a message of stock Celery's lies: in a list, or under a tag among those that workers hold."""
+
+    content: str
+    key: str
+    tag: str = ""
+    index: str = ""
+
+
+def adopt(
+    prefix: str, source: Source, job_id: str, message: Message, when: When, *, priority: int, expires_at_ms: int | None,
+    correlation_id: str,
+) -> Call[str]:  # fmt: skip
+    """The move that makes a job of it."""
+    place = (source.key, source.tag, source.index, source.content)
+    _, instant = when.arguments
+    expires: Any = "" if expires_at_ms is None else expires_at_ms
+    job = (job_id, message.queue, message.name, priority, message.body, instant, expires, message.nesting, correlation_id)
+    return Call(script("adopt"), (prefix, *place, *job), text)
+
+
+def hand_over(prefix: str, job_id: str, message: str, key: str, content: str) -> Call[str]:
+    """The move that makes a message of stock Celery's of a job that waits or is delayed."""
+    return Call(script("hand_over"), (prefix, job_id, message, key, content), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """What of a job goes with it. ``due_at_ms``: when it is delayed until; ``expires``: whether it still does."""
+
+    id: str
+    message: str
+    due_at_ms: int | None
+    expires: bool
+
+
+def read_partings(client: Any, keys: Keys, job_ids: Sequence[str]) -> list[Parting]:
+    """Read jobs in one trip; those that are gone are left out."""
+    pipe = client.pipeline(transaction=False)
+    for job_id in job_ids:
+        pipe.hmget(keys.job(job_id), "message", "state", "due_at", "expires_at")
+    return [
+        Parting(job_id, text(message), int(float(due_at)) if text(state) == State.DELAYED else None, expires is not None)
+        for job_id, (message, state, due_at, expires) in zip(job_ids, pipe.execute(), strict=True)
+        if message is not None and state is not None
+    ]

@@ -121,7 +121,7 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
 
     :raises ValueError: when it is no message of kombu's.
     """
-    message = _read(claimed.message)
+    message = read_message(claimed.message)
     if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
         raise ValueError("it is not a kombu message")
     properties, headers = message["properties"], message.get("headers")
@@ -139,7 +139,7 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
     }
     if isinstance(headers, dict):
         if headers.get("id") != claimed.id:
-            _take_over(claimed.id, headers, properties)
+            take_over(claimed.id, headers, properties)
         if _instant_ms(headers.get("eta")) is not None:
             headers["eta"] = None  # it has passed: the job waited in Redis, and must not wait again in this worker
         if not claimed.expires and _instant_ms(headers.get("expires")) is not None:
@@ -147,12 +147,12 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
     return message
 
 
-def _read(message: str) -> Any:
+def read_message(message: str) -> Any:
     """Read JSON; by kombu's reader, which calls a function for each object in it, only where kombu has marked a type."""
     return loads(message) if '"__type__"' in message else json.loads(message)
 
 
-def _take_over(job_id: str, headers: dict[str, Any], properties: dict[str, Any]) -> None:
+def take_over(job_id: str, headers: dict[str, Any], properties: dict[str, Any]) -> None:
     """A message that replaced another's, while that was delayed, was made for an id of its own."""
     own = headers.get("id")
     headers["id"] = job_id

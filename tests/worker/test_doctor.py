@@ -20,6 +20,7 @@ from queue_kit.worker import doctor
 from queue_kit.worker.control import pause
 from queue_kit.worker.doctor import examine_app
 from tests.support.fixtures import OwnRedis, StartWorker
+from tests.support.ports import free_port
 from tests.support.processes import ROOT, environment_with_project
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch, let_pass, wait_until
@@ -149,7 +150,8 @@ def test_a_primary_that_would_go_on_without_its_replica_is_a_warning(own_redis: 
 
 
 def test_a_cluster_is_bad_and_no_more_is_asked_of_it(own_redis: OwnRedis, shop: Shop) -> None:
-    [(verdict, says)] = said(shop(url=own_redis(options={"cluster-enabled": "yes"}).url()), "server")
+    options = {"cluster-enabled": "yes", "cluster-port": str(free_port())}
+    [(verdict, says)] = said(shop(url=own_redis(options=options).url()), "server")
     assert (verdict, "a Redis Cluster is not supported" in says) == ("bad", True)
 
 

@@ -1,0 +1,72 @@
+"""Between stock Celery's messages and jobs, both ways; without it a project that moves, or moves back, would leave behind what
+waits.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kombu.utils.json import dumps
+from kombu.utils.uuid import uuid
+
+from queue_kit.store.stock import Parting
+from queue_kit.transport import envelope
+from queue_kit.transport.envelope import PROPERTY, Posting
+
+
+def read_waiting(raw: str, queue: str) -> Posting | None:
+    """The posting of a message in a list; ``None`` for what is no task: a letter of the project's own, say."""
+    try:
+        return _posting(envelope.read_message(raw), queue)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read_held(raw: str, queues: Mapping[str, Any]) -> Posting | None:
+    """The posting of what a stock worker holds: the message, and the exchange and key that it came by. ``None``: no task, or
+    none for these queues."""
+    try:
+        message, exchange, routing_key = envelope.read_message(raw)
+        queue = _queue_of(exchange, routing_key, queues)
+        return None if queue is None else _posting(message, queue)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _posting(message: Any, queue: str) -> Posting | None:
+    if not message["headers"].get("task") or not isinstance(message["properties"], dict):
+        return None
+    priority = message["properties"].get("priority")
+    return envelope.post(message, queue, min(9, max(0, int(priority or 0))))
+
+
+def _queue_of(exchange: str, routing_key: str, queues: Mapping[str, Any]) -> str | None:
+    if not exchange:
+        return routing_key if routing_key in queues else None
+    bound = (name for name, q in queues.items() if (q.exchange and q.exchange.name, q.routing_key) == (exchange, routing_key))
+    return next(bound, None)
+
+
+def write_waiting(job: Parting, queue: str) -> tuple[str, int]:
+    """What stock Celery reads of a job, and the priority that it has there. One that is not due waits in the stock worker that
+    takes it.
+
+    :raises ValueError: it is no message of kombu's.
+    """
+    message = envelope.read_message(job.message)
+    if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
+        raise ValueError("it is not a kombu message")
+    headers, properties = message.get("headers") or {}, message["properties"]
+    if headers.get("id") != job.id:
+        envelope.take_over(job.id, headers, properties)
+    due = None if job.due_at_ms is None else datetime.fromtimestamp(job.due_at_ms / 1000, UTC).isoformat()
+    message["headers"] = headers | {"eta": due} | ({} if job.expires else {"expires": None})
+    properties.pop(PROPERTY, None)
+    properties |= {"delivery_tag": uuid(), "delivery_info": {"exchange": "", "routing_key": queue}}
+    if properties.get("body_encoding") == "utf-8":  # which kombu before 5.6 cannot read
+        message["body"] = b64encode(message["body"].encode()).decode()
+        properties["body_encoding"] = "base64"
+    return dumps(message), int(properties.get("priority") or 0)
