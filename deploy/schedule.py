@@ -22,5 +22,7 @@ BEAT_SCHEDULE = {
         # Beat works it out when it sends the job; the job itself never looks at the clock.
         "kwargs": {"before": BeatLazyFunc(kept_since)},
         "options": {"queue": "maintenance"},
-    }
+    },
+    # For holds and drawings whose job was never sent: their web process died between the commit and the send.
+    "tidy-box-office": {"task": "tidy-box-office", "schedule": 60.0, "options": {"queue": "holds"}},
 }

@@ -1,13 +1,26 @@
-"""What a customer may send to hold a seat; the page and the JSON address share it, so that both refuse the same things."""
+"""What a customer may send to hold or buy a seat; the page and the JSON address share it, so that both refuse the same things."""
 
 from django import forms
 
+from ticketing.seat_map import legible
 from ticketing.seats import split_label
 
 
 class HoldForm(forms.Form):
-    seat = forms.CharField(max_length=4, error_messages={"required": "seat must be given, such as B12"})
-    holder = forms.CharField(max_length=100, error_messages={"required": "holder must be given: who is the seat for?"})
+    seat = forms.CharField(
+        max_length=4,
+        error_messages={
+            "required": "seat must be given, such as B12",
+            "max_length": "seat must be a row letter and a number, such as B12",
+        },
+    )
+    holder = forms.CharField(
+        max_length=100,
+        error_messages={
+            "required": "holder must be given: who is the seat for?",
+            "max_length": "holder must have at most 100 characters",
+        },
+    )
 
     def clean_seat(self) -> str:
         try:
@@ -15,6 +28,13 @@ class HoldForm(forms.Form):
         except ValueError as fault:
             raise forms.ValidationError(str(fault)) from fault
         return f"{row}{number}"
+
+    def clean_holder(self) -> str:
+        holder = str(self.cleaned_data["holder"])
+        # Half of a character, which JSON can carry, has no place in a database.
+        if legible(holder) != holder:
+            raise forms.ValidationError("holder must be a name, without control characters")
+        return holder
 
     def first_error(self) -> str:
         return str(next(iter(self.errors.values()))[0])

@@ -8,7 +8,7 @@ import uuid
 from datetime import datetime
 
 from django.db import models, transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from ticketing import seats
 from ticketing.seat_map import Plan
@@ -35,14 +35,15 @@ class Event(models.Model):
     def __str__(self) -> str:
         return self.title
 
-    def touch_seats(self) -> None:
-        """Count one more change of the seats; the drawn map is then known to be behind."""
-        Event.objects.filter(pk=self.pk).update(seats_version=models.F("seats_version") + 1)
+    def touch_seats(self, changes: int = 1) -> None:
+        """Count changes of holds, each once; the drawn map is then known to be behind."""
+        if changes:
+            Event.objects.filter(pk=self.pk).update(seats_version=models.F("seats_version") + changes)
 
-    def plan(self, now: datetime) -> Plan:
+    def plan(self) -> Plan:
         """Return the seats as they are. The version is read first: seats that change meanwhile make the map newer than
         it says, never older, and the job of that change draws it again."""
-        version = Event.objects.values_list("seats_version", flat=True).get(pk=self.pk)
+        version, now = Event.objects.values_list("seats_version", Now()).get(pk=self.pk)
         rows: dict[str, list[seats.Seat]] = {}
         for seat in self.seats.with_current_hold():
             rows.setdefault(seat.row, []).append(seat.as_shown(now))
@@ -77,6 +78,19 @@ class Seat(models.Model):
         return seats.Seat(self.row, self.number, seats.state_of(self.hold_status, self.hold_expires_at, now))
 
 
+class HoldQuerySet(models.QuerySet["Hold"]):
+    """Asks after holds by the database's clock, the one that all web processes and workers share; their own may differ."""
+
+    def in_force(self) -> "HoldQuerySet":
+        return self.filter(status=HoldStatus.HELD, expires_at__gt=Now())
+
+    def overdue(self) -> "HoldQuerySet":
+        return self.filter(status=HoldStatus.HELD, expires_at__lte=Now())
+
+    def with_now(self) -> "HoldQuerySet":
+        return self.annotate(now=Now())
+
+
 class Hold(models.Model):
     STATUSES = [(status.value, status.value) for status in HoldStatus]
 
@@ -84,9 +98,12 @@ class Hold(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     seat = models.ForeignKey(Seat, on_delete=models.CASCADE, related_name="holds")
     holder = models.CharField(max_length=100)
+    visitor = models.UUIDField(null=True, editable=False, help_text="Whose page shows it; none for a program's.")
     status = models.CharField(max_length=10, choices=STATUSES, default=HoldStatus.HELD.value)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
+
+    objects = HoldQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at"]
@@ -97,10 +114,18 @@ class Hold(models.Model):
                 name="ticketing_one_holder_a_seat",
             )
         ]
-        indexes = [models.Index(fields=["status", "expires_at"], name="ticketing_holds_by_end")]
+        indexes = [
+            models.Index(fields=["status", "expires_at"], name="ticketing_holds_by_end"),
+            models.Index(fields=["visitor", "expires_at"], name="ticketing_holds_by_visitor"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.seat} for {self.holder}"
+
+    @property
+    def left_ms(self) -> int:
+        """How long it still lasts, 0 once it has run out; asks for `with_now()`."""
+        return seats.left_ms(self.expires_at, self.now)
 
 
 class SeatMap(models.Model):
@@ -116,6 +141,6 @@ class SeatMap(models.Model):
     def store(cls, event: Event, svg: str, version: int) -> bool:
         """Keep a drawing unless a newer one is there; returns whether it was kept. To store one twice changes nothing."""
         with transaction.atomic():
-            drawn = {"svg": svg, "version": version, "drawn_at": timezone.now()}
+            drawn = {"svg": svg, "version": version, "drawn_at": Now()}
             _, created = cls.objects.get_or_create(event=event, defaults=drawn)
             return created or bool(cls.objects.filter(event=event, version__lte=version).update(**drawn))

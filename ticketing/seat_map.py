@@ -1,11 +1,13 @@
-"""Draws the seats of an event as SVG: the stage, curved rows, a colour and a word for each state.
+"""Draws the seats of an event as SVG: the stage, curved rows, a colour and a word for each state, a link on each free seat.
 
 Built as a tree and never by joining strings: a title with an angle bracket in it would otherwise break the picture, or worse.
+Colours are attributes, which a page that holds the drawing may overrule; it needs no style of its own, so no policy minds it.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import cos, pi, sin
+from unicodedata import category
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from ticketing.seats import Seat, SeatState
@@ -42,11 +44,10 @@ def draw(plan: Plan) -> str:
 
 def frame(plan: Plan, height: float) -> Element:
     size = {"viewBox": f"0 0 {WIDTH} {height:.0f}", "width": str(WIDTH), "height": f"{height:.0f}"}
-    svg = Element(
-        "svg", {"xmlns": "http://www.w3.org/2000/svg", **size, "role": "img", "data-version": str(plan.version)}
-    )
+    # A group: within an "img" the seats would have no names.
+    named = {"role": "group", "aria-label": legible(f"Seats for {plan.title}"), "data-version": str(plan.version)}
+    svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **named})
     svg.set("font-family", "system-ui, sans-serif")
-    SubElement(svg, "title").text = f"Seats for {plan.title}"
     SubElement(svg, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
     text(svg, WIDTH / 2, 32, plan.title, size=18, weight="600")
     return svg
@@ -75,8 +76,12 @@ def draw_row(svg: Element, row: Sequence[Seat], radius: float) -> None:
 
 
 def draw_seat(svg: Element, seat: Seat, x: float, y: float) -> None:
-    group = SubElement(svg, "g", {"data-seat": seat.label, "data-state": seat.state.value})
-    SubElement(group, "title").text = f"{seat.label}: {seat.state.value}"
+    named = {"aria-label": f"Seat {seat.label}, {seat.state.value}", "data-seat": seat.label, "data-state": seat.state.value}
+    if seat.state is SeatState.FREE:
+        # Followed where no script runs: the page comes back with the seat filled in.
+        group = SubElement(svg, "a", {"href": f"?seat={seat.label}#hold", "id": f"seat-{seat.label}", **named})
+    else:
+        group = SubElement(svg, "g", {"role": "img", **named})
     place = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{SEAT_RADIUS:.0f}"}
     SubElement(
         group, "circle", {**place, "fill": FILLS[seat.state], "stroke": STROKES[seat.state], "stroke-width": "1.5"}
@@ -102,7 +107,8 @@ def draw_legend(svg: Element, seats: Iterable[Seat], y: float) -> None:
             "circle",
             {"cx": f"{x:.0f}", "cy": f"{y:.0f}", "r": "8", "fill": FILLS[state], "stroke": STROKES[state]},
         )
-        text(svg, x + 16, y + 5, f"{state.value} {states.count(state)}", anchor="start")
+        label = text(svg, x + 16, y + 5, f"{state.value} {states.count(state)}", anchor="start")
+        label.set("data-count", state.value)
 
 
 def text(
@@ -115,9 +121,16 @@ def text(
     weight: str = "400",
     colour: str = INK,
     anchor: str = "middle",
-) -> None:
+) -> Element:
     look = {"font-size": str(size), "font-weight": weight, "fill": colour, "text-anchor": anchor}
-    SubElement(parent, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", **look}).text = words
+    written = SubElement(parent, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", **look})
+    written.text = legible(words)
+    return written
+
+
+def legible(words: str) -> str:
+    """Return words without what XML has no place for: a control character would make the whole drawing unreadable."""
+    return "".join(character for character in words if category(character) not in {"Cc", "Cs", "Cn"})
 
 
 def on_arc(radius: float, angle: float) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 Kept free of the database and the queue: if a hold ended only when its job comes, a late job would keep a seat from everyone.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -49,7 +50,7 @@ def left_ms(expires_at: datetime, now: datetime) -> int:
 
 def split_label(label: str) -> tuple[str, int]:
     """Return row and number of a label such as B12; raises ValueError when it is none."""
-    row, number = label[:1].upper(), label[1:]
-    if not ("A" <= row <= "Z") or not number.isdecimal() or len(number) > 3:
+    found = re.fullmatch("([A-Z])([0-9]{1,3})", label.upper())
+    if found is None:
         raise ValueError("seat must be a row letter and a number, such as B12")
-    return row, int(number)
+    return found[1], int(found[2])

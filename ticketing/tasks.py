@@ -4,11 +4,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
-from django.utils import timezone
 from pydantic import BaseModel
 
-from queue_kit import ResourceGone, current_job, job
-from ticketing.box_office import release_if_due, send_release, send_render
+from queue_kit import ResourceGone, current_job, fixed, job
+from ticketing.box_office import release_if_due, send_release, send_render, tidy
 from ticketing.edge import purge_map
 from ticketing.models import Event, Hold, SeatMap
 from ticketing.seat_map import draw
@@ -24,11 +23,12 @@ class ReleaseHold(BaseModel):
     hold_id: UUID
 
 
-@job("render-seat-map", queue="seat-maps", payload=RenderSeatMap)
+# Short waits: while one draw waits to tell the cache again, the changes after it are not drawn.
+@job("render-seat-map", queue="seat-maps", payload=RenderSeatMap, backoff=fixed(1000))
 def render_seat_map(payload: RenderSeatMap) -> None:
     """Draw the seats as they are now, store the drawing, have the cache drop the old one."""
     event = find(Event.objects.select_related("venue"), payload.event_id)
-    plan = event.plan(timezone.now())
+    plan = event.plan()
     SeatMap.store(event, draw(plan), plan.version)
     run = current_job()
     headers = {"X-Job-Id": run.id, "X-Job-Attempts-Made": str(run.attempts_made)}
@@ -45,6 +45,13 @@ def release_hold(payload: ReleaseHold) -> None:
     else:
         # Also when an earlier run has freed the seat: it may have died before this line.
         send_render(hold.seat.event_id)
+
+
+@job("tidy-box-office", queue="holds")
+def tidy_box_office() -> None:
+    """Look after all events, in case a process died between a change and the job that should have followed."""
+    for event in Event.objects.all():
+        tidy(event)
 
 
 def find(rows: "QuerySet[Row]", key: object) -> Row:

@@ -1,124 +1,138 @@
-"""The pages of an event and the same steps for programs: see the map, hold a seat, buy it."""
+"""The pages of an event: see the map, hold seats, buy them or give them back. Plain forms do all of it; scripts add comfort."""
 
-import json
-from uuid import UUID
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
-from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_GET, require_POST
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_POST, require_safe
 
-from ticketing.box_office import HoldOver, SeatTaken, buy, place_hold
+from queue_kit import QueueUnavailable
+from ticketing.box_office import HoldOver, SeatTaken, TooMany, buy, give_back, place_hold, redraw
 from ticketing.forms import HoldForm
+from ticketing.live import glance, named_visitor, visitor_of
 from ticketing.models import Event, Hold, Seat, SeatMap
-from ticketing.seats import HoldStatus, SeatState, split_label
+from ticketing.seats import split_label
+
+HOLDER = "ticketing_holder"
+QUEUE_AWAY = "Seats cannot be held just now: the job queue does not answer. Nothing was changed; try again in a few seconds."
+RETRY_AFTER_S = 2
 
 
-@require_GET
+class Unreadable(Exception):
+    """What was sent names nothing here; the text says what would be right."""
+
+
+@require_safe
 def index(request: HttpRequest) -> HttpResponse:
     return render(request, "ticketing/index.html", {"events": Event.objects.select_related("venue")})
 
 
-@require_GET
+@require_safe
 def event(request: HttpRequest, event_id: int) -> HttpResponse:
-    """Show the drawn map, a form to hold one of the free seats, and the holds in force."""
-    shown = get_object_or_404(Event.objects.select_related("venue", "seat_map"), pk=event_id)
-    now = timezone.now()
-    free = [seat.label for row in shown.plan(now).rows for seat in row if seat.state is SeatState.FREE]
-    holds = Hold.objects.filter(seat__event=shown, status=HoldStatus.HELD, expires_at__gt=now).select_related("seat")
-    return render(request, "ticketing/event.html", {"event": shown, "free": free, "holds": holds})
+    return event_page(request, find_event(event_id))
 
 
-@require_GET
+@require_safe
+def live(request: HttpRequest, event_id: int) -> HttpResponse:
+    """Give what changes on an event's page; who has it already gets 304."""
+    seen = glance(find_event(event_id), visitor_of(request))
+    headers = {"ETag": f'"{seen.tag}"', "Cache-Control": "private, no-cache"}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return HttpResponseNotModified(headers=headers)
+    return HttpResponse(render_to_string("ticketing/live.html", {"seen": seen}, request), headers=headers)
+
+
+@require_safe
 def seat_map(request: HttpRequest, event_id: int) -> HttpResponse:
     """Serve the stored drawing; a client that has this version already gets 304."""
-    drawn = get_object_or_404(SeatMap, event_id=event_id)
+    drawn = get_object_or_404(SeatMap, event=find_event(event_id))
     etag = f'"{drawn.version}-{drawn.drawn_at.timestamp():.6f}"'
     if request.headers.get("If-None-Match") == etag:
         return HttpResponseNotModified(headers={"ETag": etag})
     return HttpResponse(drawn.svg, content_type="image/svg+xml", headers={"ETag": etag, "Cache-Control": "no-cache"})
 
 
-@require_POST
-def hold_by_form(request: HttpRequest, event_id: int) -> HttpResponse:
-    """Hold a seat from the page, and go back to it with what came of it."""
-    shown = get_object_or_404(Event, pk=event_id)
+def by_form(act: Callable[[HttpRequest, Event], str]) -> Callable[..., HttpResponse]:
+    """Make a view of an act that says what it did: back to the page if it worked, else the page with the reason."""
+
+    @require_POST
+    @wraps(act)
+    def view(request: HttpRequest, event_id: int) -> HttpResponse:
+        shown = find_event(event_id)
+        try:
+            messages.success(request, act(request, shown))
+        except Unreadable as fault:
+            return refusal(request, shown, 400, str(fault))
+        except (SeatTaken, TooMany, HoldOver) as lost:
+            return refusal(request, shown, 409, f"Sorry: {lost}.")
+        except QueueUnavailable:
+            return refusal(request, shown, 503, QUEUE_AWAY)
+        return redirect("ticketing:event", event_id)
+
+    return view
+
+
+@by_form
+def hold(request: HttpRequest, shown: Event) -> str:
     form = HoldForm(request.POST)
-    try:
-        if not form.is_valid():
-            messages.error(request, form.first_error())
-        else:
-            hold, _ = place_hold(find_seat(shown, form.cleaned_data["seat"]), form.cleaned_data["holder"])
-            messages.success(request, f"Seat {hold.seat} is held for {hold.holder}.")
-    except SeatTaken as taken:
-        messages.error(request, f"Sorry: {taken}.")
-    return redirect("ticketing:event", event_id)
-
-
-# No cookie stands for anybody here, so a forged request would borrow no one's rights: nothing for a CSRF token to protect.
-@csrf_exempt
-@require_POST
-def hold(request: HttpRequest, event_id: int) -> JsonResponse:
-    """Hold a seat: 201 with the hold and the ids of its jobs; 409 when it is taken."""
-    shown = Event.objects.filter(pk=event_id).first()
-    if shown is None:
-        return problem(404, f"there is no event {event_id}")
-    form = HoldForm(read_object(request))
     if not form.is_valid():
-        return problem(400, form.first_error())
-    try:
-        placed, jobs = place_hold(find_seat(shown, form.cleaned_data["seat"]), form.cleaned_data["holder"])
-    except Http404 as missing:
-        return problem(404, str(missing))
-    except SeatTaken as taken:
-        return problem(409, str(taken))
-    return JsonResponse({**as_json(placed), "releaseJob": jobs.release, "renderJob": jobs.render}, status=201)
-
-
-@require_GET
-def hold_status(request: HttpRequest, hold_id: UUID) -> JsonResponse:
-    found = Hold.objects.select_related("seat").filter(pk=hold_id).first()
-    return JsonResponse(as_json(found)) if found else problem(404, f"there is no hold {hold_id}")
-
-
-@csrf_exempt
-@require_POST
-def purchase(request: HttpRequest, hold_id: UUID) -> JsonResponse:
-    """Buy the held seat: 200, also when it was bought by this hold before; 409 when the hold is over."""
-    held = Hold.objects.select_related("seat__event").filter(pk=hold_id).first()
-    if held is None:
-        return problem(404, f"there is no hold {hold_id}")
-    try:
-        render_job = buy(held)
-    except HoldOver as over:
-        return problem(409, str(over))
-    held.refresh_from_db(fields=["status"])
-    return JsonResponse({**as_json(held), "renderJob": render_job})
-
-
-def find_seat(shown: Event, label: str) -> Seat:
-    row, number = split_label(label)
-    seat = Seat.objects.select_related("event").filter(event=shown, row=row, number=number).first()
+        raise Unreadable(form.first_error())
+    request.session[HOLDER] = form.cleaned_data["holder"]
+    seat = find_seat(shown, form.cleaned_data["seat"])
     if seat is None:
-        raise Http404(f"there is no seat {label}")
-    return seat
+        raise Unreadable(f"there is no seat {form.cleaned_data['seat']}")
+    held, _ = place_hold(seat, form.cleaned_data["holder"], named_visitor(request))
+    return f"Seat {held.seat} is held for {held.holder}."
 
 
-def read_object(request: HttpRequest) -> dict[str, object]:
-    """Return the JSON object of the body; anything else counts as an empty one, which the form then refuses by field."""
-    try:
-        body = json.loads(request.body)
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
+@by_form
+def purchase(request: HttpRequest, shown: Event) -> str:
+    chosen = own_holds(request, shown)
+    buy(*chosen)
+    return f"Sold to you: {', '.join(str(hold.seat) for hold in chosen)}. Enjoy the evening!"
 
 
-def as_json(shown: Hold) -> dict[str, str]:
-    body = {"holdId": str(shown.pk), "seat": str(shown.seat), "status": str(shown.status)}
-    return {**body, "expiresAt": shown.expires_at.isoformat()}
+@by_form
+def release(request: HttpRequest, shown: Event) -> str:
+    freed = [str(hold.seat) for hold in own_holds(request, shown) if give_back(hold)]
+    if not freed:
+        raise HoldOver("this hold is over already")
+    redraw(shown.pk)
+    return f"Given back: {', '.join(freed)}."
 
 
-def problem(status: int, says: str) -> JsonResponse:
-    return JsonResponse({"error": says}, status=status)
+def own_holds(request: HttpRequest, shown: Event) -> list[Hold]:
+    """Return the holds that the form names; those of other visitors are as unknown as those that never were."""
+    wanted = set(request.POST.getlist("hold"))
+    mine = Hold.objects.filter(visitor=visitor_of(request), visitor__isnull=False, seat__event=shown)
+    chosen = [hold for hold in mine.select_related("seat__event") if str(hold.pk) in wanted]
+    if not chosen or len(chosen) < len(wanted):
+        raise Unreadable("hold must name seats that you hold")
+    return chosen
+
+
+def refusal(request: HttpRequest, shown: Event, status: int, says: str) -> HttpResponse:
+    messages.error(request, says)
+    answer = event_page(request, shown, status)
+    if status == 503:
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return answer
+
+
+def event_page(request: HttpRequest, shown: Event, status: int = 200) -> HttpResponse:
+    asked: dict[str, Any] = {"seat": request.GET.get("seat", "")[:4], "holder": request.session.get(HOLDER, "")}
+    seen = glance(shown, visitor_of(request))
+    return render(request, "ticketing/event.html", {"event": shown, "seen": seen, **asked}, status=status)
+
+
+def find_event(event_id: int) -> Event:
+    return get_object_or_404(Event.objects.select_related("venue"), pk=event_id)
+
+
+def find_seat(shown: Event, label: str) -> Seat | None:
+    row, number = split_label(label)
+    return Seat.objects.select_related("event").filter(event=shown, row=row, number=number).first()

@@ -24,7 +24,11 @@ def seat_of(row: str, number: int, states: dict[str, SeatState]) -> Seat:
 
 
 def states_in(svg: Element) -> dict[str, str]:
-    return {group.attrib["data-seat"]: group.attrib["data-state"] for group in svg.iter(f"{SVG}g")}
+    return {seat.attrib["data-seat"]: seat.attrib["data-state"] for seat in seats_in(svg)}
+
+
+def seats_in(svg: Element) -> list[Element]:
+    return [element for element in svg.iter() if "data-seat" in element.attrib]
 
 
 def words_in(svg: Element) -> list[str | None]:
@@ -49,23 +53,33 @@ def test_a_sold_seat_is_struck_through_and_not_only_coloured() -> None:
 def test_every_seat_lies_within_the_frame_and_apart_from_the_others() -> None:
     svg = drawn({"A": 10, "B": 11, "C": 12, "D": 13, "E": 14, "F": 14})
     places = [
-        (float(c.attrib["cx"]), float(c.attrib["cy"])) for g in svg.iter(f"{SVG}g") for c in g.iter(f"{SVG}circle")
+        (float(c.attrib["cx"]), float(c.attrib["cy"])) for seat in seats_in(svg) for c in seat.iter(f"{SVG}circle")
     ]
     assert all(20 < x < WIDTH - 20 and 100 < y < float(svg.attrib["height"]) - 50 for x, y in places)
     assert min(abs(x - u) + abs(y - v) for i, (x, y) in enumerate(places) for u, v in places[:i]) > 30
 
 
-def test_the_picture_names_itself_and_its_version() -> None:
-    svg = drawn({"A": 1})
-    assert svg.findtext(f"{SVG}title") == "Seats for Chamber evening"
-    assert (svg.attrib["role"], svg.attrib["data-version"]) == ("img", "3")
+def test_the_picture_names_itself_its_version_and_each_seat() -> None:
+    svg = drawn({"A": 2}, A2=SeatState.SOLD)
+    assert (svg.attrib["aria-label"], svg.attrib["data-version"]) == ("Seats for Chamber evening", "3")
+    assert [seat.attrib["aria-label"] for seat in seats_in(svg)] == ["Seat A1, free", "Seat A2, sold"]
 
 
-@pytest.mark.parametrize("title", ["<script>alert(1)</script>", "Brahms & Bach", '"quoted"', "]]>"])
+def test_a_free_seat_is_a_link_and_no_other() -> None:
+    links = list(drawn({"A": 3}, A2=SeatState.SOLD, A3=SeatState.HELD).iter(f"{SVG}a"))
+    assert [(link.attrib["data-seat"], link.attrib["href"]) for link in links] == [("A1", "?seat=A1#hold")]
+
+
+@pytest.mark.parametrize("title", ["<script>alert(1)</script>", "Brahms & Bach", '"quoted"', "]]>", "ა\u200cب"])
 def test_a_title_stays_text_whatever_is_in_it(title: str) -> None:
     svg = drawn({"A": 1}, title=title)
     assert title in words_in(svg)
     assert not list(svg.iter(f"{SVG}script"))
+
+
+@given(st.text())
+def test_no_title_makes_the_drawing_unreadable(title: str) -> None:
+    assert states_in(drawn({"A": 1}, title=title)) == {"A1": "free"}
 
 
 @given(st.dictionaries(st.sampled_from("ABCDEFGH"), st.integers(0, 14)))

@@ -40,7 +40,7 @@ def test_a_label_is_a_row_and_a_number(label: str, place: tuple[str, int]) -> No
     assert Seat(*place).label == label.upper()
 
 
-@pytest.mark.parametrize("label", ["", "B", "4", "44", "B-1", "B1234", "Ä4", "BB4", "B²"])
+@pytest.mark.parametrize("label", ["", "B", "4", "44", "B-1", "B1234", "Ä4", "BB4", "B²", "ß4", "B٣"])
 def test_any_other_label_is_refused_with_an_example(label: str) -> None:
     with pytest.raises(ValueError, match="such as B12"):
         split_label(label)

@@ -75,8 +75,9 @@ def test_an_event_that_is_gone_is_not_tried_again(event: Event) -> None:
 def test_a_hold_that_has_run_out_is_released_and_the_map_drawn_anew(queue: RedisServer, seat: Seat) -> None:
     hold, _ = place_hold(seat, "Ada")
     run_out(hold)
+    queue.client().flushall()
     assert release(hold) == "released"
-    assert added(queue, "seat-maps") == 2
+    assert added(queue, "seat-maps") == 1
 
 
 def test_a_second_run_has_the_map_drawn_in_case_the_first_died_before_that(queue: RedisServer, seat: Seat) -> None:
@@ -84,9 +85,10 @@ def test_a_second_run_has_the_map_drawn_in_case_the_first_died_before_that(queue
     run_out(hold)
     release(hold)
     version = Event.objects.get().seats_version
+    queue.client().flushall()
     assert release(hold) == "released"
     assert Event.objects.get().seats_version == version
-    assert added(queue, "seat-maps") == 3
+    assert added(queue, "seat-maps") == 1
 
 
 def test_a_hold_still_in_force_is_looked_at_again_when_it_is_due(queue: RedisServer, seat: Seat) -> None:

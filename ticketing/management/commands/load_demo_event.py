@@ -26,7 +26,7 @@ class Command(BaseCommand):
         Seat.objects.bulk_create(places, ignore_conflicts=True)
         Hold.objects.filter(seat__event=event).delete()
         event.touch_seats()
-        plan = event.plan(now)
+        plan = event.plan()
         SeatMap.store(event, draw(plan), plan.version)
         if options["verbosity"]:
             self.stdout.write(f"{event}: {event.seats.count()} seats, event {event.pk}")
