@@ -158,7 +158,7 @@ class Census:
 
     def consumers(self, queue: str) -> list[WorkerView]:
         """Read the workers that live and consume a queue."""
-        return [worker for worker in self.workers() if worker.is_heard and queue in worker.facts.queues]
+        return [worker for worker in self.workers() if worker.consumes(queue)]
 
     def now_ms(self) -> int:
         """Now, by the clock of Redis: what all the times here are counted by."""

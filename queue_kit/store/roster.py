@@ -63,6 +63,10 @@ class WorkerView:
         """Whether it has said lately that it lives."""
         return self.silent_ms <= _HEARD_MS
 
+    def consumes(self, queue: str) -> bool:
+        """Whether it lives and takes jobs of this queue."""
+        return self.is_heard and queue in self.facts.queues
+
 
 def enrol(moves: Moves, facts: Facts, witness: str) -> Call[dict[str, str]]:
     """Say that a worker lives; the answer: of the others on its kernel, where each can be seen to live."""

@@ -85,7 +85,7 @@ def test_a_viewer_reads_and_is_refused(desk: Desk, open_page: OpenPage) -> None:
     page = open_page(browser_of(person("vic", *VIEWING)), viewport=PHONE, color_scheme="dark")
     queue = f"{QUEUES}{desk.queue}"
     pages = (LETTERS, f"{LETTERS}{letter}/change/", QUEUES, f"{queue}/change/", f"{queue}/hour/", f"{queue}/key/")
-    for url in (*pages, f"{QUEUES}jobs/job/show/"):
+    for url in (*pages, f"{QUEUES}workers/", f"{QUEUES}jobs/job/show/"):
         page.goto(url)
         assert (url, fits(page)) == (url, True)
         assert page.locator("#content button[name=action]").count() == 0
@@ -101,7 +101,7 @@ def test_axe_finds_no_barrier_on_any_page(desk: Desk, open_page: OpenPage, schem
     queue = f"{QUEUES}{desk.queue}"
     for url in (
         LETTERS, f"{LETTERS}?since=x", f"{LETTERS}{letter}/change/", f"{LETTERS}x/change/", QUEUES, f"{queue}/change/",
-        f"{queue}/hour/", f"{queue}/key/", f"{QUEUES}jobs/later/show/", f"{QUEUES}jobs/job/show/",
+        f"{QUEUES}workers/", f"{queue}/hour/", f"{queue}/key/", f"{QUEUES}jobs/later/show/", f"{QUEUES}jobs/job/show/",
     ):  # fmt: skip
         page.goto(url)
         assert (url, barriers(page, "#content")) == (url, [])

@@ -15,6 +15,7 @@ from queue_kit import Enqueued, enqueue
 from queue_kit.django.admin.hour import HOUR_MS, summarise
 from queue_kit.store import AT_ONCE
 from queue_kit.store.census import EventView
+from queue_kit.store.roster import Facts, enrol
 from queue_kit.worker.control import limits
 from tests.django.admin_site import ALL, QUEUES, VIEWING, browser_of, person
 from tests.store.desk import LATER, Desk
@@ -57,6 +58,12 @@ def do(site: Client, job_id: str, action: str, **fields: Any) -> Any:
     return site.post(f"{QUEUES}jobs/{quote(job_id)}/do/", {"action": action, **fields}, follow=True)
 
 
+def enrolled(desk: Desk, nonce: str, queue: str) -> None:
+    """Put a worker on the roster."""
+    facts = Facts(nonce, f"{nonce}@{HTML}", HTML, "", 1, "prefork", 4, [queue], desk.now_ms() - 60_000)
+    desk.run(enrol(desk.moves, facts, ""))
+
+
 def text(answer: Any) -> str:
     return answer.content.decode()
 
@@ -80,6 +87,30 @@ def test_one_queue_lists_its_jobs_by_state(desk: Desk, viewer: Client) -> None:
         page = viewer.get(queue_page(desk.queue) + query)
         assert [job.id for job in page.context["jobs"]] == jobs
     assert "<button" not in text(page).partition("data-live")[2].partition("</main>")[0]
+
+
+def test_the_workers_are_listed_with_what_each_runs_and_how_long_it_has_been_silent(desk: Desk, viewer: Client) -> None:
+    """Names come from workers, and are text."""
+    assert "No worker lives." in text(viewer.get(f"{QUEUES}workers/"))
+    enrolled(desk, "w1", HTML)
+    enrolled(desk, "w2", desk.queue)
+    desk.client.zadd(desk.keys.beats, {"w1": desk.now_ms() - 9_000})
+    desk.running("job")
+    page = viewer.get(f"{QUEUES}workers/")
+    assert [worker.facts.nonce for worker in page.context["workers"]] == ["w1", "w2"]
+    assert all(word in text(page) for word in ("silent for 9.", job_page("job"), "4 at once", "data-live"))
+    assert HTML not in text(page)
+
+
+def test_a_queue_that_nothing_consumes_says_so_until_something_does(desk: Desk, viewer: Client) -> None:
+    desk.add("job")
+    enrolled(desk, "w1", "elsewhere")
+    assert "nothing consumes it" in text(viewer.get(QUEUES))
+    assert "Nothing consumes this queue" in text(viewer.get(queue_page(desk.queue)))
+    enrolled(desk, "w1", desk.queue)
+    (row,) = viewer.get(QUEUES).context["rows"]
+    assert row.consumers == 1
+    assert "onsumes" not in text(viewer.get(QUEUES)) + text(viewer.get(queue_page(desk.queue)))
 
 
 def test_a_job_is_found_by_its_id_and_shown_with_its_history_without_secrets(desk: Desk, viewer: Client) -> None:
@@ -120,7 +151,7 @@ def test_a_viewer_controls_nothing(desk: Desk, viewer: Client) -> None:
 def test_who_sees_only_dead_letters_sees_no_queue(desk: Desk) -> None:
     desk.add("job")
     other = browser_of(person("other", "view_deadletter"))
-    for url in (QUEUES, queue_page(desk.queue), job_page("job")):
+    for url in (QUEUES, f"{QUEUES}workers/", queue_page(desk.queue), job_page("job")):
         assert other.get(url).status_code == 403
         assert Client().get(url).headers["Location"].startswith("/admin/login/")
 
@@ -230,7 +261,7 @@ def test_a_forged_name_is_not_found(desk: Desk, admin: Client, forged: str) -> N
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda site: site.get(QUEUES), lambda site: site.get(queue_page("q")), lambda site: site.get(job_page("x")),
+        lambda site: site.get(QUEUES), lambda site: site.get(f"{QUEUES}workers/"), lambda site: site.get(queue_page("q")), lambda site: site.get(job_page("x")),
         lambda site: act(site, "q", "pause"), lambda site: do(site, "x", "cancel"),
         lambda site: site.get(f"{QUEUES}q/hour/"), lambda site: site.get(f"{QUEUES}q/key/", {"name": "n", "key": "k"}),
     ],

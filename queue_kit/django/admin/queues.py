@@ -5,6 +5,7 @@ Without it a queue that is paused, held off or full of old jobs would look like 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from queue_kit.django.admin.keys import KeyPages
 from queue_kit.django.models import Queue
 from queue_kit.states import State
 from queue_kit.store.census import JobView
+from queue_kit.store.roster import WorkerView
 from queue_kit.store.switches import QueueLimits
 from queue_kit.worker import control
 
@@ -69,6 +71,7 @@ class Row:
     oldest: JobView | None
     rules: QueueLimits
     dead: int
+    consumers: int
 
 
 @admin.register(Queue)
@@ -78,6 +81,7 @@ class QueueAdmin(JobPages, KeyPages):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.route("", self.list_view, "changelist"),
+            self.route("workers/", self.workers_view, "workers"),
             self.route("<str:queue>/change/", self.queue_view, "change"),
             self.route("<str:queue>/act/", require_POST(self.act_view), "act"),
             self.route("<str:queue>/hour/", self.hour_view, "hour"),
@@ -91,14 +95,19 @@ class QueueAdmin(JobPages, KeyPages):
 
     def list_view(self, request: HttpRequest) -> HttpResponse:
         desk = Desk()
-        rows = [self._row(desk, queue) for queue in desk.census.queues()]
+        workers = desk.census.workers()
+        rows = [self._row(desk, queue, workers) for queue in desk.census.queues()]
         return self.show(request, "queues.html", "Queues", rows=rows, states=list(State), now_ms=desk.census.now_ms())
+
+    def workers_view(self, request: HttpRequest) -> HttpResponse:
+        census = Desk().census
+        return self.show(request, "workers.html", "Workers", workers=census.workers(), now_ms=census.now_ms())
 
     def queue_view(self, request: HttpRequest, queue: str) -> HttpResponse:
         desk = desk_with(queue)
         asked = request.GET.get("state", "")
         state = State(asked) if asked in set(State) else State.WAITING
-        row = self._row(desk, queue)
+        row = self._row(desk, queue, desk.census.workers())
         return self._queue_page(request, row, state=state, jobs=desk.census.jobs(queue, state))
 
     def hour_view(self, request: HttpRequest, queue: str) -> HttpResponse:
@@ -116,11 +125,12 @@ class QueueAdmin(JobPages, KeyPages):
             now_ms=Desk().census.now_ms(), history=self.history(row.name), **{**defaults, **context},
         )  # fmt: skip
 
-    def _row(self, desk: Desk, queue: str) -> Row:
+    def _row(self, desk: Desk, queue: str, workers: Sequence[WorkerView]) -> Row:
         census = desk.census
         counts = [(str(state), number) for state, number in census.counts(queue).items()]
         rules = control.limits(queue, desk.app)
-        return Row(queue, counts, census.oldest_waiting(queue), rules, census.dead_letter_count(queue))
+        consumers = sum(worker.consumes(queue) for worker in workers)
+        return Row(queue, counts, census.oldest_waiting(queue), rules, census.dead_letter_count(queue), consumers)
 
     # -- acting on a queue --------------------------------------------------------------------------------------------
 
@@ -173,7 +183,7 @@ class QueueAdmin(JobPages, KeyPages):
         return self._done(request, queue, f"Drained: {gone} jobs removed.")
 
     def _again(self, request: HttpRequest, desk: Desk, queue: str, **forms_: forms.Form) -> HttpResponse:
-        row = self._row(desk, queue)
+        row = self._row(desk, queue, desk.census.workers())
         jobs = desk.census.jobs(queue, State.WAITING)
         return self._queue_page(request, row, 400, state=State.WAITING, jobs=jobs, **forms_)
 
