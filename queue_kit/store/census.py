@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from queue_kit.rules.packing import joined, unpacked
 from queue_kit.states import State
 from queue_kit.store.keys import Keys
 from queue_kit.store.roster import WorkerView, read_workers
@@ -21,7 +22,7 @@ _LISTS: Final = {state: ("wait", "reserved") if state is State.WAITING else (sta
 #: The token that stands for a canvas in place of a worker.
 _REPLACED: Final = "replaced"
 #: Fields of a record that a view shows as they are, as numbers, and as instants.
-_TEXTS: Final = ("queue", "name", "worker", "cause", "reason", "error_class", "correlation_id", "message")
+_TEXTS: Final = ("queue", "name", "worker", "cause", "reason", "error_class", "correlation_id")
 _NUMBERS: Final = ("attempts_made", "attempts_started", "stalled_count", "priority")
 _INSTANTS: Final = ("added_at", "started_at", "finished_at", "due_at")
 
@@ -215,6 +216,7 @@ def _job_view(job_id: str, record: Mapping[str, str]) -> JobView:
         state=state,
         **fields,
         progress=json.loads(record["progress"]) if "progress" in record else None,
+        message=unpacked(joined(record), job_id, fields["name"], fields["queue"]),
         replaced=token == _REPLACED,
         reserved=state is State.WAITING and token not in ("", _REPLACED),
         trimmed="trimmed" in record,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from redis import Redis
 
 from queue_kit.errors import DeadLetterNotFound, JobNotFound, NoDeadLetterMatches
+from queue_kit.rules.packing import MARK, joined, unpacked
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store import dead_letter_moves as moves
 from queue_kit.store.keys import Keys
@@ -158,7 +159,8 @@ class DeadLetters:
         :raises JobNotFound: there is no such job, or only its id is kept: replay its dead letter.
         :raises WrongState: the job waits, is delayed, runs, or has completed.
         """
-        message = self._client.hget(self._keys.job(job_id), "message") or ""
+        record = {_text(name): _text(value) for name, value in self._client.hgetall(self._keys.job(job_id)).items()}
+        message = unpacked(joined(record), job_id, record.get("name", ""), record.get("queue", ""))
         answer = self._ledger.run(moves.replay(self._prefix, job_id, moves.Fresh.of(message), by))
         if answer.outcome == "gone":
             raise JobNotFound(f"no record of a job {job_id} is kept")
@@ -227,21 +229,24 @@ class DeadLetters:
                     yield open_letter(letter_id, record, self._redactor, self._parameters(record.get("name", "")))
 
     def _replay_batch(self, ids: Sequence[str], by: str, dry_run: bool) -> Iterator[Done]:
-        facts = dict(self._fields(ids, ("version", "job", "message"), len(ids)))
-        refused = {i: unreadable(i, version, job) for i, (version, job, _) in facts.items()}
+        facts = dict(self._fields(ids, ("version", "job", "message", "name", "queue"), len(ids)))
+        refused = {i: unreadable(i, version, job) for i, (version, job, *_) in facts.items()}
         calls = {
-            i: moves.replay(
-                self._prefix, _text(job), moves.Fresh.of(message), by, letter_id=i, dry_run=dry_run
-            )
-            for i, (_, job, message) in facts.items()
+            i: moves.replay(self._prefix, _text(job), _fresh(message, job, *more), by, letter_id=i, dry_run=dry_run)
+            for i, (_, job, message, *more) in facts.items()
             if refused[i] is None
-        }  # fmt: skip
+        }
         answers = dict(zip(calls, self._ledger.run_all(list(calls.values())), strict=True))
         for letter_id in ids:
             if refused[letter_id] is None:
                 yield Done(letter_id, refusal(letter_id, _text(facts[letter_id][1]), answers[letter_id]))
             else:
                 yield Done(letter_id, refused[letter_id])
+
+
+def _fresh(message: Any, *whose: Any) -> moves.Fresh:
+    packed = _text(message).startswith(MARK)  # what is no message at all stays as it is, byte for byte
+    return moves.Fresh.of(unpacked(_text(message), *map(_text, whose)) if packed else message)
 
 
 def _counted(found: Iterable[dict[str, str]]) -> Tally:

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from queue_kit.rules.packing import unpacked
 from queue_kit.rules.payload import Payload, read_payload
 from queue_kit.rules.redaction import Redactor
 from queue_kit.states import Cause
 
 #: The version of the record that this code writes and reads.
-VERSION: Final = 1
+VERSION: Final = 2
 #: Fields of a record that are shown as they are, and as numbers.
 _TEXTS: Final = ("queue", "name", "cause", "error_class", "correlation_id")
 _NUMBERS: Final = ("attempts_made", "attempts_started", "stalled_count")
@@ -128,7 +129,7 @@ def open_letter(
     version = _whole(record.get("version")) or 0
     payload, secrets = Payload(note=_TOO_NEW), set[str]()
     if version <= VERSION:
-        payload, secrets = _payload(record.get("message", ""), redactor, parameters)
+        payload, secrets = _payload(_message(record), redactor, parameters)
     texts: dict[str, Any] = {name: record.get(name, "") for name in _TEXTS}
     numbers: dict[str, Any] = {name: _whole(record.get(name)) or 0 for name in _NUMBERS}
     return DeadLetter(
@@ -145,6 +146,10 @@ def open_letter(
         **texts,
         **numbers,
     )
+
+
+def _message(record: Mapping[str, str]) -> str:
+    return unpacked(record.get("message", ""), *(record.get(field, "") for field in ("job", "name", "queue")))
 
 
 def _payload(message: str, redactor: Redactor, parameters: Sequence[str]) -> tuple[Payload, set[str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+from queue_kit.rules.packing import unpacked
 from queue_kit.store.keys import Keys
 from queue_kit.store.script import Call, script, text
 
@@ -51,6 +52,7 @@ class Claimed:
     replays: int
     #: Since it was due: added, promoted, or back in its queue.
     waited_ms: int = field(default=0, compare=False)
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ class Moves:
         return self._call("nudge", int, queue)
 
     def notes(self, most: int = 20, again_ms: int = 60_000) -> Call[list[Note]]:
-        return self._call("notes", lambda reply: [Note(*map(text, row)) for row in reply], most, again_ms)
+        return self._call("notes", lambda reply: [_read_note(*map(text, row)) for row in reply], most, again_ms)
 
     def strike(self, job_id: str) -> Call[int]:
         return self._call("strike", int, job_id)
@@ -291,12 +293,16 @@ def _read_settled(reply: Any) -> Settled:
     return Settled(text(reply[0]), text(reply[1]))
 
 
+def _read_note(job_id: str, state: str, cause: str, reason: str, message: str, name: str, queue: str) -> Note:
+    return Note(job_id, state, cause, reason, unpacked(message, job_id, name, queue))
+
+
 def _read_claim(reply: Any) -> Claim:
     wait_ms, *rows = reply
     jobs = [
         Claimed(
             text(row[0]), text(row[1]), text(row[2]), row[3] == 1, text(row[4]), row[5], row[6], row[7],
-            bool(row[8]), row[9], row[10],
+            bool(row[8]), row[9], row[10], text(row[11]),
         )
         for row in rows
     ]  # fmt: skip

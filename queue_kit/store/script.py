@@ -14,13 +14,14 @@ Answer = TypeVar("Answer")
 
 #: Parts that a script has put before it, after the prelude.
 _PARTS: Final = {
-    "add": ("canvas", "unique"),
-    "adopt": ("canvas",),
-    "abandon": ("ending", "roster"),
+    "add": ("message", "canvas", "unique"),
+    "adopt": ("message", "canvas"),
+    "abandon": ("message", "ending", "roster"),
     "begin": ("gate",),
-    "claim": ("gate", "taking"),
+    "claim": ("message", "gate", "taking"),
     "enrol": ("roster",),
-    **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("ending",)),
+    **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("message", "ending")),
+    **dict.fromkeys(("hand_over", "notes", "replay", "retry"), ("message",)),
 }
 
 

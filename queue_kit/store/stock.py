@@ -12,6 +12,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from queue_kit.rules.packing import joined, unpacked
 from queue_kit.states import State
 from queue_kit.store.keys import Keys
 from queue_kit.store.moves import Message, When
@@ -126,10 +127,12 @@ def hand_over(prefix: str, job_id: str, message: str, key: str, content: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """What of a job goes with it. ``due_at_ms``: when it is delayed until; ``expires``: whether it still does."""
+    """What of a job goes with it: its message as the record has it, and in full. ``due_at_ms``: when it is delayed until;
+    ``expires``: whether it still does."""
 
     id: str
     message: str
+    full: str
     due_at_ms: int | None
     expires: bool
 
@@ -138,9 +141,13 @@ def read_partings(client: Any, keys: Keys, job_ids: Sequence[str]) -> list[Parti
     """Read jobs in one trip; those that are gone are left out."""
     pipe = client.pipeline(transaction=False)
     for job_id in job_ids:
-        pipe.hmget(keys.job(job_id), "message", "state", "due_at", "expires_at")
-    return [
-        Parting(job_id, text(message), int(float(due_at)) if text(state) == State.DELAYED else None, expires is not None)
-        for job_id, (message, state, due_at, expires) in zip(job_ids, pipe.execute(), strict=True)
-        if message is not None and state is not None
-    ]
+        pipe.hgetall(keys.job(job_id))
+    records = [{text(name): text(value) for name, value in reply.items()} for reply in pipe.execute()]
+    return [_parting(job_id, record) for job_id, record in zip(job_ids, records, strict=True) if joined(record)]
+
+
+def _parting(job_id: str, record: Mapping[str, str]) -> Parting:
+    message = joined(record)
+    full = unpacked(message, job_id, record.get("name", ""), record.get("queue", ""))
+    due_at_ms = int(float(record["due_at"])) if record.get("state") == State.DELAYED else None
+    return Parting(job_id, message, full, due_at_ms, "expires_at" in record)

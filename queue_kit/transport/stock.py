@@ -56,7 +56,7 @@ def write_waiting(job: Parting, queue: str) -> tuple[str, int]:
 
     :raises ValueError: it is no message of kombu's.
     """
-    message = envelope.read_message(job.message)
+    message = envelope.read_message(job.full)
     if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
         raise ValueError("it is not a kombu message")
     headers, properties = message.get("headers") or {}, message["properties"]

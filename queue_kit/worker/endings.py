@@ -17,6 +17,7 @@ from kombu.utils.json import dumps, loads
 from queue_kit.errors import JobTimeoutError
 from queue_kit.policy import RetryPolicy
 from queue_kit.rules.outcome import Fail, Failure, decide, kind_of
+from queue_kit.rules.packing import unpack
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
 from queue_kit.transport.held import HeldJob
@@ -45,11 +46,12 @@ class Endings(_Host):
     def _next_message(self) -> Message:
         """The job's message with one more retry counted, as ``Task.retry`` would have sent it."""
         assert self.job is not None
-        message = loads(self.job.claimed.message)
+        claimed = self.job.claimed
+        message = unpack(claimed.message, claimed.id, claimed.name, claimed.queue, loads)
         message["headers"]["retries"] = (message["headers"].get("retries") or 0) + 1
         message["headers"]["eta"] = None
         nesting = message["headers"].get("replaced_task_nesting") or 0
-        return Message(dumps(message), self.job.claimed.queue, self.job.name, nesting)
+        return Message(dumps(message), claimed.queue, self.job.name, nesting)
 
     def _retry_here(self, message: Message, when: When, error: Any, exc_info: Any) -> None:
         """The retry that the run could not make itself."""

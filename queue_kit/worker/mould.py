@@ -8,22 +8,20 @@ first message again, letter for letter; where it cannot, and where somebody list
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
-from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from celery import signals
 from celery.app import task as stock
 from celery.app.amqp import AMQP
 from celery.utils.saferepr import saferepr
-from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
 from queue_kit.errors import InvalidPayload
+from queue_kit.rules.brief import brief_repr
+from queue_kit.rules.packing import MARK, unpack
 from queue_kit.store import Message
-from queue_kit.transport.envelope import Posting
-from queue_kit.worker.brief import brief_repr
+from queue_kit.transport.envelope import Posting, brief_json
 from queue_kit.worker.options import as_json, check_size
 
 
@@ -34,33 +32,35 @@ class Mould:
         self._name, self._first = task.name, first
         self._most = task.app.queue_kit.settings.job_payload_size_limit_bytes
         self._amqp, self._levels = task.app.amqp, task.app.conf.task_repr_maxlevels
-        message = json.loads(first.message.body)
-        self._embed = json.dumps(json.loads(message["body"])[2])
-        slots = {name: uuid() for name in ("id", "shown", "body")}
-        headers, properties = message["headers"], message["properties"]
-        headers["kwargsrepr"], message["body"] = slots["shown"], slots["body"]
-        for holder, field in ((headers, "id"), (headers, "root_id"), (properties, "correlation_id")):
-            if holder[field] == first.id:
-                holder[field] = slots["id"]
-        names = {slot: name for name, slot in slots.items()}
-        parts = re.split(f'"({"|".join(names)})"', dumps(message))
-        self._parts = [names.get(part, part) for part in parts]
-        self._open = [index for index, part in enumerate(parts) if part in names]
+        head, _, self._sample = first.message.body.partition("\n")
+        self._headers, *self._others = json.loads(head.removeprefix(MARK))
+        self._end = f", {json.dumps(json.loads(_body_of(first))[2])}]"
+        self._kept_end = self._end if self._sample.endswith(self._end) else ""
+        self._brief = self._head(None)
 
     def cast(self, fields: Mapping[str, Any], job_id: str = "") -> Posting:
         """The posting of a job with these keyword arguments, which have been checked.
 
         :raises InvalidPayload: it is too large, or cannot be serialized.
         """
-        job_id, first = job_id or uuid(), self._first
-        body = f"[[], {self._as_json(fields)}, {self._embed}]"
-        check_size(self._name, body, self._most)
-        values = {"id": quoted(job_id), "shown": quoted(self._shown(fields)), "body": quoted(body)}
-        parts = list(self._parts)
-        for index in self._open:
-            parts[index] = values[parts[index]]
-        message = Message("".join(parts), first.message.queue, first.message.name, first.message.nesting)
-        return Posting(job_id, message, first.when, first.priority, first.expires_at_ms, first.correlation_id, first.unique)
+        first, body = self._first, f"[[], {self._as_json(fields)}"
+        check_size(self._name, len(body) + len(self._end), self._most)
+        brief = brief_repr(fields, "{}", self._amqp.kwargsrepr_maxsize)
+        head = self._brief if brief else self._head(saferepr(fields, self._amqp.kwargsrepr_maxsize, maxlevels=self._levels))
+        message = Message(f"{head}{body}{self._kept_end}", first.message.queue, first.message.name, first.message.nesting)
+        return Posting(
+            job_id or uuid(), message, first.when, first.priority, first.expires_at_ms, first.correlation_id, first.unique
+        )
+
+    def _head(self, shown: str | None) -> str:
+        """What stands before the body; with the arguments as they are shown, where the worker could not tell from the body."""
+        headers = {}
+        for name, value in self._headers.items():
+            if name == "origin" and shown is not None:
+                headers["kwargsrepr"] = shown
+            if name != "kwargsrepr":
+                headers[name] = value
+        return f"{MARK}{brief_json([headers, *self._others])}\n"
 
     def _as_json(self, fields: Mapping[str, Any]) -> str:
         try:
@@ -68,9 +68,13 @@ class Mould:
         except TypeError:  # what only kombu can say, such as a date
             return as_json(self._name, fields)
 
-    def _shown(self, fields: Mapping[str, Any]) -> str:
-        most = self._amqp.kwargsrepr_maxsize
-        return brief_repr(fields, "{}", most) or saferepr(fields, most, maxlevels=self._levels)
+
+def _body_of(posting: Posting) -> str:
+    """The body of a message as its worker will have it."""
+    message = posting.message
+    if not message.body.startswith(MARK):
+        raise ValueError("it is not packed")
+    return str(unpack(message.body, posting.id, message.name, message.queue)["body"])
 
 
 def mould_of(task: Any, first: Posting, fields: Mapping[str, Any]) -> Mould | None:

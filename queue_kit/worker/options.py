@@ -82,7 +82,7 @@ def pack(
             raise
         raise InvalidPayload(f"{name}: the payload cannot be sent as {serializer}: {error}") from error
     if most is not None:
-        check_size(name, data, most)
+        check_size(name, len(data.encode()) if isinstance(data, str) else len(data), most)
     if compression:
         data, headers["compression"] = compress(data, compression)
     return data, content_type, encoding
@@ -99,12 +99,11 @@ def as_json(name: str, fields: Mapping[str, Any]) -> str:
         raise InvalidPayload(f"{name}: the payload cannot be sent as json: {error}") from error
 
 
-def check_size(name: str, body: str | bytes, most: int) -> None:
-    """Refuse a payload that is too large for a record.
+def check_size(name: str, size: int, most: int) -> None:
+    """Refuse a payload of so many bytes, if that is too large for a record.
 
     :raises InvalidPayload: says how many bytes it has and how many there may be.
     """
-    size = len(body.encode()) if isinstance(body, str) else len(body)
     if size > most:
         raise InvalidPayload(
             f"{name}: the payload has {size} bytes, at most {most} are allowed (JOB_PAYLOAD_SIZE_LIMIT_BYTES); "

@@ -18,12 +18,12 @@ from celery.utils.time import maybe_make_aware
 from kombu.exceptions import OperationalError
 
 from queue_kit.errors import QueueUnavailable, UnsupportedOperation
+from queue_kit.rules.brief import brief_repr
 from queue_kit.transport import envelope
 from queue_kit.transport.connection import connection_class
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
 from queue_kit.worker import options as job_options
-from queue_kit.worker.brief import brief_repr
 from queue_kit.worker.lineage import name_callbacks, name_sent
 from queue_kit.worker.producer import JobProducer
 from queue_kit.worker.refusals import check_sender
@@ -150,7 +150,7 @@ class _JobAMQP(_Host):
         signals.before_task_publish.send(**told, declare=[], properties=properties, retry_policy={})
         most = self.kit.settings.job_payload_size_limit_bytes if getattr(task, "declared", None) is not None else None
         data, content_type, encoding = job_options.pack(name, body, headers, how, most)
-        posting = envelope.post_task(data, content_type, encoding, headers, properties, queue, unique)
+        posting = envelope.post_task(data, content_type, encoding, headers, properties, queue, unique, body)
 
         def announce() -> None:
             signals.after_task_publish.send(**told)

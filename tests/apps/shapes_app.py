@@ -258,6 +258,16 @@ def reads_headers(self: Task) -> Any:
     return {"own": (self.request.headers or {}).get("tenant"), "priority": self.request.delivery_info["priority"]}
 
 
+@task(bind=True)
+def describes_itself(self: Task, *args: Any, **kwargs: Any) -> Any:
+    """All that its request says, but for what differs from run to run."""
+    note_start()
+    said = dict(vars(self.request))
+    for own in ("properties", "delivery_info", "hostname", "called_directly", "_children", "id", "root_id", "correlation_id"):
+        said.pop(own, None)
+    return {**said, "priority": self.request.delivery_info["priority"]}
+
+
 @task
 def loses_its_process() -> None:
     note_start()

@@ -223,7 +223,7 @@ def test_a_forged_id_is_not_found(desk: Desk, admin: Client, forged: str) -> Non
 
 
 def test_one_of_a_later_version_is_said_to_be_so(desk: Desk, admin: Client) -> None:
-    letter = buried(desk, "z", 60_000, version=2)
+    letter = buried(desk, "z", 60_000, version=3)
     assert admin.get(page_of(letter)).status_code == 409
     assert "a later version" in text(admin.get(LETTERS))
 

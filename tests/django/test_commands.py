@@ -219,7 +219,7 @@ def test_an_export_that_cannot_be_written_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("five")
 def test_one_of_a_later_version_is_named_by_every_command(desk: Desk) -> None:
-    letter = buried(desk, "z", 60_000, version=2)
+    letter = buried(desk, "z", 60_000, version=3)
     says = f"dead letter {letter} was written by a later version"
     assert [ends(command, letter)[0] for command in ("dlq_show", "dlq_replay")] == [1, 1]
     assert says in ends("dlq_show", letter)[1]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import redis
 
+from queue_kit.rules.packing import joined, unpacked
 from queue_kit.store import AT_ONCE, Call, Claim, Keys, Ledger, Message, Moves, Room, Traits, When
 from queue_kit.store.moves import Added, Reaped
 from tests.support.events import PREFIX, events, trace
@@ -130,8 +131,11 @@ class Desk:
         return self.keys.queue(queue or self.queue, part)
 
     def record(self, job_id: str = "job") -> dict[str, str]:
-        """The job's record, whole."""
-        return cast(dict[str, str], self.client.hgetall(self.keys.job(job_id)))
+        """The job's record, whole, with its message in one piece."""
+        found = cast(dict[str, str], self.client.hgetall(self.keys.job(job_id)))
+        message = unpacked(joined(found), job_id, found.get("name", ""), found.get("queue", ""))
+        others = {name: value for name, value in found.items() if not name.isdecimal()}
+        return others | {"message": message} if message else others
 
     def state(self, job_id: str = "job") -> str:
         return self.record(job_id).get("state", "")

@@ -39,7 +39,7 @@ def test_the_record_holds_all_there_is_to_know(desk: Desk) -> None:
     assert record_id == f"dlq-{desk.queue}-job-2"
     record, job = letter(desk, record_id), desk.record()
     assert record == {
-        "version": "1", "queue": desk.queue, "job": "job", "name": "mail", "message": "opaque", "reason": "too slow",
+        "version": "2", "queue": desk.queue, "job": "job", "name": "mail", "message": "opaque", "reason": "too slow",
         "error_class": "JobTimeoutError", "stack": "line 1\nline 2", "cause": "timeout", "attempts_made": "2",
         "attempts_started": "3", "stalled_count": "1", "correlation_id": "c-1", "added_at": job["added_at"],
         "failed_at": job["finished_at"],

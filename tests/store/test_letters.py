@@ -185,9 +185,9 @@ def test_an_export_is_a_line_of_json_each(letters: DeadLetters) -> None:
 
 def test_one_of_a_later_version_stands_in_lists_and_says_what_it_is(desk: Desk, letters: DeadLetters) -> None:
     """Nothing is hidden, nothing is guessed."""
-    buried(desk, "a", 10, version=2, message='{"not": "for us"}')
+    buried(desk, "a", 10, version=3, message='{"not": "for us"}')
     (letter,) = letters.page().letters
-    assert (letter.is_newer, letter.version, letter.job_id) == (True, 2, "a")
+    assert (letter.is_newer, letter.version, letter.job_id) == (True, 3, "a")
     assert letter.payload == Payload(note="a later version of queue_kit has written this dead letter")
 
 

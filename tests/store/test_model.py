@@ -105,7 +105,7 @@ def same(job: Job, record: dict[str, str]) -> None:
     assert record.get("moved", "").split() == job.moved
     assert ("trimmed" in record) == job.trimmed
     if not job.trimmed:
-        assert (record["priority"], record["nesting"]) == (str(job.priority), str(job.nesting))
+        assert tuple(int(record.get(name, 0)) for name in ("priority", "nesting")) == (job.priority, job.nesting)
 
 
 def reachable(state: str, verb: str) -> set[str]:

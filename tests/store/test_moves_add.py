@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_kit.store import When
+from queue_kit.store import AT_ONCE, When
 from queue_kit.store.moves import Added
 from tests.store.desk import HOUR_MS, LATER, Desk
 
@@ -23,6 +23,27 @@ def test_a_new_job_waits(desk: Desk) -> None:
     assert desk.places() == ["wait"]
     assert desk.trace() == "added waiting"
     assert desk.client.smembers(desk.keys.queues) == {desk.queue}
+
+
+def test_a_record_stays_packed_in_redis(desk: Desk) -> None:
+    """A message of a kilobyte takes little more than that: as a table, its record would take twice as much."""
+    desk.add(body="x" * 1_000, name="mail", correlation_id="c-1", priority=3)
+    assert desk.client.object("encoding", desk.keys.job("job")) in (b"listpack", b"ziplist", "listpack", "ziplist")
+    assert desk.client.memory_usage(desk.keys.job("job")) < 1_500
+
+
+@pytest.mark.parametrize("size", [0, 1, 62, 63, 64, 126, 127, 2_015, 2_016, 2_017, 2_100, 5_000])
+@pytest.mark.parametrize("before", [1, 2_016, 2_017])
+def test_a_message_of_any_length_takes_the_place_of_another(desk: Desk, before: int, size: int) -> None:
+    """Cut into parts or whole, nothing of the one before is left."""
+    bodies = ["".join(chr(97 + n % 26) for n in range(length)) for length in (before, size)]
+    desk.add(body=bodies[0], when=LATER)
+    desk.run(desk.moves.promote("job"))
+    (job,) = desk.claim().jobs
+    assert job.message == bodies[0]
+    desk.run(desk.moves.retry("job", job.token, AT_ONCE, message=desk.message(body=bodies[1])))
+    (job,) = desk.claim().jobs
+    assert job.message == (bodies[1] or bodies[0])  # '' stands for: keep it
 
 
 def test_a_delay_makes_it_delayed(desk: Desk) -> None:

@@ -12,7 +12,7 @@ def test_a_claim_begins_the_run_in_the_same_trip(desk: Desk) -> None:
     desk.add(body="opaque", name="mail")
     before = desk.now_ms()
     (job,) = desk.claim(worker="w7").jobs
-    assert job == Claimed("job", desk.queue, job.token, True, "opaque", 1, 0, 0, False, 0)
+    assert job == Claimed("job", desk.queue, job.token, True, "opaque", 1, 0, 0, False, 0, name="mail")
     record = desk.record()
     assert {"state": "active", "token": job.token, "worker": "w7", "attempts_started": "1"}.items() <= record.items()
     assert desk.places() == ["active"]

@@ -173,9 +173,9 @@ def test_an_id_that_is_not_there_is_named(desk: Desk, letters: DeadLetters) -> N
 def test_a_record_of_a_later_version_is_left_alone(desk: Desk, letters: DeadLetters) -> None:
     """What it means is not known here: nothing half-done."""
     letter = failed(desk)
-    desk.client.hset(desk.keys.dead_letter(letter), "version", "2")
+    desk.client.hset(desk.keys.dead_letter(letter), "version", "3")
     for act in (lambda: letters.replay(letter, "ada"), lambda: letters.get(letter)):
-        with pytest.raises(NewerDeadLetter, match="record version 2, known here: up to 1"):
+        with pytest.raises(NewerDeadLetter, match="record version 3, known here: up to 2"):
             act()
     assert desk.state() == "failed"
 

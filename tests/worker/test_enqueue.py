@@ -26,7 +26,7 @@ from queue_kit import (
     exponential,
     fixed,
 )
-from queue_kit.worker.brief import brief_repr
+from queue_kit.rules.brief import brief_repr
 from tests.apps.enqueue_app import Order
 from tests.store.desk import Desk
 from tests.support.events import trace

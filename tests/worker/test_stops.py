@@ -140,7 +140,7 @@ def test_no_slot_is_given_twice_at_a_time(table: Stops) -> None:
 
 
 def claimed(token: str) -> Claimed:
-    return Claimed("job", "mail", token, True, "{}", 1, 0, 0, False, 0)
+    return Claimed("job", "mail", token, True, "{}", 1, 0, 0, False, 0, name="mail")
 
 
 def test_a_lost_lease_is_told_logged_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:

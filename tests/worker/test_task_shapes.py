@@ -10,9 +10,11 @@ import pytest
 from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 
 from queue_kit import TransientError, enqueue
+from queue_kit.store import Keys
+from queue_kit.store.census import Census
 from tests.apps import shapes_app
 from tests.worker.attempts import Hall
-from tests.worker.stack import current, fresh_id, show_logs, stack
+from tests.worker.stack import QUEUE, current, fresh_id, show_logs, stack
 
 MODULE = "tests.apps.shapes_app"
 ROOT = {"C_FORCE_ROOT": "1"}
@@ -267,6 +269,41 @@ def test_headers_and_priority_reach_the_task(room: Hall) -> None:
     """SPEC 3: also after a retry they would."""
     result = send(room, "reads_headers", headers={"tenant": "t-1"}, priority=7)
     assert result.get(timeout=10) == {"own": "t-1", "priority": 7}
+
+
+def in_full(room: Hall, like: str) -> str:
+    """Write a job by hand, as kombu and the first version of queue_kit did: its message in one field, with all it says."""
+    job = fresh_id("full")
+    view = Census(room.stack.jobs, Keys("qwk")).job(like)
+    assert view is not None
+    record = {
+        "message": view.message.replace(like, job), "nesting": 0, "state": "waiting", "queue": QUEUE, "name": view.name,
+        "added_at": view.added_at_ms, "priority": view.priority,
+    }  # fmt: skip
+    room.stack.jobs.hset(f"qwk:job:{job}", mapping=record)
+    room.stack.jobs.zadd(f"qwk:q:{QUEUE}:wait", {job: 2**48})
+    room.stack.jobs.lpush(f"qwk:q:{QUEUE}:wake", "1")
+    return job
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"args": [1, "two"], "kwargs": {"three": 3.0, "text": "Grüße 'q'"}},
+        {"kwargs": {"nested": {"a": [1, None]}}, "headers": {"tenant": "t-1"}, "priority": 3},
+        {"args": (["in a list"],), "argsrepr": "<hidden>", "time_limit": 30},
+        {"compression": "gzip", "kwargs": {"text": "x" * 3_000}},
+    ],
+    ids=range(5),
+)
+def test_a_message_in_full_runs_as_a_packed_one_does(room: Hall, options: dict[str, Any]) -> None:
+    """SPEC 3: a job that the version before has written runs on this one, and its request says the same."""
+    packed = room.app.tasks["shapes.describes_itself"].apply_async(task_id=fresh_id("packed"), ignore_result=False, **options)
+    said = packed.get(timeout=10)
+    full = in_full(room, packed.id)
+    assert result_of(room, full).get(timeout=10) == said
+    room.ended(full)
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,22 @@
 local _, id, queue, name, priority, message, delay, instant, expires_at, nesting, correlation_id, again, key, mode, ttl = unpack(ARGV)
 local now = now_ms()
 local due = due_at(now, delay, instant)
-local job = record(id, 'state', 'queue', 'name', 'token', 'moved', 'nesting', 'cancel', 'message')
+local job = record(id, 'state', 'queue', 'name', 'token', 'moved', 'nesting', 'cancel')
 local live = job.state == 'waiting' or job.state == 'delayed' or job.state == 'active'
 
-local fields = { 'message', message, 'nesting', nesting }
-for field, value in pairs({ expires_at = expires_at, correlation_id = correlation_id, dedup = key }) do
+local fields, parts = message_fields(message)
+for field, value in pairs({ expires_at = expires_at, correlation_id = correlation_id, dedup = key,
+  nesting = nesting ~= '0' and nesting or '' }) do
   if value ~= '' then fields[#fields + 1], fields[#fields + 2] = field, value end
 end
 
 if live and tonumber(nesting) > tonumber(job.nesting or 0) then
-  return continue_replaced(job, now, due, queue, name, priority, fields)
+  return continue_replaced(job, now, due, queue, name, priority, fields, parts)
 end
 if job.state then
   open_when_full()
   count(queue, name, 'duplicated') -- a write in any case: whoever waits for a replica waits for the last one
-  if again == '1' and job.message == message then return { 'added', job.state, id } end
+  if again == '1' and message_of(id) == message then return { 'added', job.state, id } end
   event(job.queue or queue, 'duplicated', id)
   return { 'duplicated', job.state, id }
 end
@@ -40,7 +41,7 @@ if not found then
   return { 'added', state, id }
 end
 if mode == 'replace' and found.state == 'delayed' then
-  replace_delayed(found, now, due, priority, fields)
+  replace_delayed(found, now, due, priority, fields, parts)
 elseif mode == 'keep_last' and found.live and found.attempts_started then
   keep_for_later(key, sent, due, fields)
 end

@@ -19,8 +19,9 @@ local function taken_away()
   return redis.call('HDEL', source, tag) == 1
 end
 
-local fields = { 'message', message, 'nesting', nesting }
-for field, value in pairs({ expires_at = expires_at, correlation_id = correlation_id }) do
+local fields, parts = message_fields(message)
+for field, value in pairs({ expires_at = expires_at, correlation_id = correlation_id,
+  nesting = nesting ~= '0' and nesting or '' }) do
   if value ~= '' then fields[#fields + 1], fields[#fields + 2] = field, value end
 end
 
@@ -29,7 +30,7 @@ local due = due_at(now, '', instant)
 local job = record(id, 'state', 'queue', 'token', 'moved', 'nesting', 'cancel')
 local live = job.state == 'waiting' or job.state == 'delayed' or job.state == 'active'
 if live and tonumber(nesting) > tonumber(job.nesting or 0) then
-  return continue_replaced(job, now, due, queue, name, priority, fields)[2]
+  return continue_replaced(job, now, due, queue, name, priority, fields, parts)[2]
 end
 if job.state and job.queue ~= queue then
   id = id .. '@' .. queue

@@ -4,11 +4,11 @@
 -- The record of a job that will not run again by itself. Written in protected mode after the settle: what goes wrong
 -- here is answered, and never undoes the failure itself. Answers '' or the error.
 local function dead_letter(job, now, most, failure)
-  local facts = record(job.id, 'message', 'added_at', 'correlation_id', 'attempts_made', 'attempts_started', 'stalled_count')
+  local facts = record(job.id, 'added_at', 'correlation_id', 'attempts_made', 'attempts_started', 'stalled_count')
   local id = 'dlq-' .. job.queue .. '-' .. job.id .. '-' .. (facts.attempts_made or '0')
   local key, index = PREFIX .. ':dead:' .. id, queue_key(job.queue, 'dead')
-  local wrote = redis.pcall('HSET', key, 'version', '1', 'queue', job.queue, 'job', job.id, 'name', job.name,
-    'message', facts.message or '', 'reason', failure.reason, 'error_class', failure.error_class, 'stack', failure.stack,
+  local wrote = redis.pcall('HSET', key, 'version', '2', 'queue', job.queue, 'job', job.id, 'name', job.name,
+    'message', message_of(job.id), 'reason', failure.reason, 'error_class', failure.error_class, 'stack', failure.stack,
     'cause', failure.cause, 'attempts_made', facts.attempts_made or '0', 'attempts_started', facts.attempts_started or '0',
     'stalled_count', facts.stalled_count or '0', 'correlation_id', facts.correlation_id or job.id,
     'added_at', facts.added_at or '', 'failed_at', now)

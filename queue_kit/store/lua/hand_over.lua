@@ -7,11 +7,11 @@
 
 local _, id, message, list, content = unpack(ARGV)
 open_when_full()
-local job = record(id, 'state', 'queue', 'token', 'dedup', 'message')
+local job = record(id, 'state', 'queue', 'token', 'dedup')
 if not job.state then return 'gone' end
 if job.state ~= 'waiting' and job.state ~= 'delayed' then return job.state end
 if (job.token or '') ~= '' then return 'held' end
-if job.message ~= message then return 'changed' end
+if message_of(id) ~= message then return 'changed' end
 redis.call('LPUSH', list, content)
 for _, part in ipairs({ 'wait', 'delayed' }) do redis.call('ZREM', queue_key(job.queue, part), id) end
 if job.dedup and redis.call('HGET', job.dedup, 'id') == id then redis.call('DEL', job.dedup) end

@@ -185,7 +185,8 @@ local function new_job(job, now, due, fields)
   event(job.queue, 'added', job.id, 'name', job.name)
   count(job.queue, job.name, 'enqueued')
   redis.call('SADD', PREFIX .. ':queues', job.queue)
-  return place(job, now, due, 'tail', 'name', job.name, 'added_at', now, 'priority', job.priority, unpack(fields))
+  if tonumber(job.priority) > 0 then fields[#fields + 1], fields[#fields + 2] = 'priority', job.priority end
+  return place(job, now, due, 'tail', 'name', job.name, 'added_at', now, unpack(fields))
 end
 
 -- The job that holds a deduplication key has ended, or goes. A key without a TTL is free then; with mode `keep_last` the

@@ -43,8 +43,9 @@ if rebuilt then
 end
 redis.call('HDEL', job_key(id), unpack(STALE))
 job.priority = priority
-place(job, now, 0, 'tail', 'token', '', 'message', message, 'priority', priority, 'nesting', nesting, 'replays', replays,
-  'due_at', now)
+local fields, parts = message_fields(message)
+place(job, now, 0, 'tail', 'token', '', 'priority', priority, 'nesting', nesting, 'replays', replays, 'due_at', now, unpack(fields))
+drop_rest(id, parts)
 for _, marked in ipairs({ letter, 'dlq-' .. job.queue .. '-' .. id .. '-' .. (job.attempts_made or 0) }) do
   if redis.call('EXISTS', letter_key(marked)) == 1 then
     redis.call('HSET', letter_key(marked), 'replayed_at', now, 'replayed_by', by)

@@ -25,7 +25,9 @@ if job.cancel then
 end
 local left = job.queue
 if message ~= '' then
-  write(id, 'message', message, 'name', name, 'nesting', nesting)
+  local fields, parts = message_fields(message)
+  write(id, 'name', name, 'nesting', nesting, unpack(fields))
+  drop_rest(id, parts)
   job.queue = queue
   redis.call('SADD', PREFIX .. ':queues', queue)
 end

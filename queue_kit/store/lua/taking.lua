@@ -14,16 +14,15 @@ local function take(visit, job)
   else
     write(job.id, 'token', token, 'worker', visit.worker)
   end
-  visit.taken[#visit.taken + 1] = { job.id, job.queue, token, starts and 1 or 0, job.message,
+  visit.taken[#visit.taken + 1] = { job.id, job.queue, token, starts and 1 or 0, message_in(job),
     tonumber(job.attempts_started or 0), tonumber(job.attempts_made or 0), tonumber(job.stalled_count or 0),
     job.expires_at or '', tonumber(job.replays or 0),
-    math.max(0, visit.now - tonumber(job.due_at or job.added_at or visit.now)) }
+    math.max(0, visit.now - tonumber(job.due_at or job.added_at or visit.now)), job.name }
 end
 
 -- Answers whether the job was left where it is.
 local function consider(visit, id, queue)
-  local job = record(id, 'state', 'name', 'message', 'stalled_count', 'attempts_started', 'attempts_made', 'expires_at', 'replays',
-    'added_at', 'due_at')
+  local job = whole_record(id)
   job.queue = queue
   local stalls = tonumber(job.stalled_count or 0)
   local suspect = stalls > 0 and stalls >= visit.max_stalled

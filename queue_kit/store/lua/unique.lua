@@ -22,9 +22,10 @@ end
 
 -- The last payload wins: its message goes into the record of the job that is there. Written first of all, so that a full
 -- memory refuses it whole.
-local function replace_delayed(found, now, due, priority, fields)
+local function replace_delayed(found, now, due, priority, fields, parts)
   write(found.id, unpack(fields))
-  redis.call('HDEL', job_key(found.id), 'expires_at', 'correlation_id')
+  redis.call('HDEL', job_key(found.id), 'expires_at', 'correlation_id', 'nesting')
+  drop_rest(found.id, parts)
   redis.call('ZREM', queue_key(found.queue, 'delayed'), found.id)
   found.priority = priority
   found.state = place(found, now, due, 'tail', 'priority', priority, unpack(fields))
