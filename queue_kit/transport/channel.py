@@ -45,7 +45,7 @@ class JobChannel(JobQueues):
         self._settling: list[Pending] = []
         self._claim_base, self._claim_queues = "", tuple[str, ...]()
         self._wait_s: float | None = None
-        self._reads_plain = False
+        self._reads_plain, self._plain_turn = False, False
         self._commander: Any = None
         super().__init__(connection, **kwargs)
 
@@ -152,10 +152,12 @@ class JobChannel(JobQueues):
         self._reads_plain = bool(plain)
         connection = self.client.connection
         self._in_poll, self._brpop_sent_at = connection, monotonic()
-        if jobs and (self._wait_s is None or self.held.has_pending):
+        if jobs and not self._plain_turn and (self._wait_s is None or self.held.has_pending):
             self._send_claim(jobs)
+            self._plain_turn = self._reads_plain and bool(self._claim_base)
         else:
             self._send_wait(jobs, plain, timeout or self.brpop_timeout)
+            self._plain_turn = False
 
     def _split_queues(self) -> tuple[list[str], list[str]]:
         queues, of_jobs = self._queue_cycle.consume(len(self.active_queues)), self.job_queues
@@ -179,7 +181,8 @@ class JobChannel(JobQueues):
         self._asked = []
         wait_s = min(self._wait_s or _LONGEST_WAIT_S, longest_s, _LONGEST_WAIT_S)
         marks = [self.kit.keys.queue(queue, "wake") for queue in jobs]
-        self._send([("BRPOP", *marks, *self._lists_of(plain), max(0.001, wait_s))])
+        # Plain queues first: while jobs wait there is nearly always a mark, and a claim follows each message.
+        self._send([("BRPOP", *self._lists_of(plain), *marks, max(0.001, wait_s))])
         self._wait_s = None
 
     def _send(self, commands: Sequence[tuple[Any, ...]]) -> None:

@@ -125,6 +125,17 @@ def test_letters_and_jobs_on_one_channel_both_arrive(office: Office) -> None:
         assert office.await_end(job).attempts_started == 1
 
 
+def test_letters_are_read_while_jobs_wait(office: Office) -> None:
+    """Each claim is followed by a look at the plain queue, though there is always something to settle and to claim."""
+    jobs = [office.send("echo") for _ in range(300)]
+    office.write(*"abc")
+    office.worker(env={"LETTERS_CHANNEL": "shared"})
+    wait_until(lambda: "letter c" in office.book(), says="the last letter is read")
+    assert len(office.book()) < len(jobs) / 2
+    for job in jobs:
+        office.await_end(job)
+
+
 @pytest.mark.crash
 @pytest.mark.leaves("qwk:unacked*")
 def test_a_letter_that_a_killed_worker_has_read_comes_back(office: Office, client: redis.Redis) -> None:
