@@ -41,6 +41,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "queue_kit.django.middleware.CorrelationIdMiddleware",
     "deploy.middleware.ContentSecurityPolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -50,7 +51,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "deploy.middleware.QueueUnavailableMiddleware",
+    "queue_kit.django.middleware.QueueUnavailableMiddleware",
 ]
 
 ROOT_URLCONF = "deploy.urls"

@@ -9,4 +9,5 @@ urlpatterns = [
     path("examhall/", include("examhall.urls")),
     path("ticketing/", include("ticketing.urls")),
     path("admin/", admin.site.urls),
+    path("", include("queue_kit.django.urls")),
 ]

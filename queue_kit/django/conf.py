@@ -24,6 +24,13 @@ class ProjectSettings(Settings):
         default="",
         metadata={"pattern": r"|[A-Za-z_]\w*(\.\w+)+", "sentence": "Where the Celery app is, such as shop.celery.app."},
     )
+    job_access: str = field(
+        default="",
+        metadata={
+            "pattern": r"|[A-Za-z_]\w*(\.\w+)+",
+            "sentence": "Who else may see a job at jobs/<id>: a function of request and job, such as shop.access.may_see.",
+        },
+    )
     outbox_poll_ms: int = field(
         default=100, metadata={"least": 10, "most": 60_000, "sentence": "How often a relay looks for rows to send."}
     )

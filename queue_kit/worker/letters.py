@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any
 
 from queue_kit.rules.redaction import Redactor
+from queue_kit.store.census import JobView
 from queue_kit.store.dead_letters import DeadLetters
+from queue_kit.store.letters import VERSION, DeadLetter, open_letter
 from queue_kit.worker.apps import app_with_queue_kit
 
 
@@ -24,6 +26,13 @@ def dead_letters(app: Any = None) -> DeadLetters:
     client = app.connection_for_write().open_client(settings.redis_timeout_ms)
     redactor = Redactor.of(settings.dead_letter_redact)
     return DeadLetters(client, settings.queue_prefix, redactor, partial(_parameters, app))
+
+
+def without_secrets(app: Any, job: JobView, reason: str) -> DeadLetter:
+    """A job's payload, and a reason that may quote it, read as its dead letter is, so that both hide the same."""
+    record = {"version": str(VERSION), "message": job.message, "reason": reason}
+    redactor = Redactor.of(app.queue_kit.settings.dead_letter_redact)
+    return open_letter(job.id, record, redactor, _parameters(app, job.name))
 
 
 def _parameters(app: Any, name: str) -> Sequence[str]:

@@ -5,7 +5,6 @@ a property that nobody reads.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,9 +12,9 @@ from celery import current_task
 from kombu.compression import compress
 from kombu.exceptions import EncodeError
 from kombu.serialization import dumps
-from kombu.utils.uuid import uuid
 
 from queue_kit.errors import InvalidPayload, UnsupportedOperation
+from queue_kit.observe.correlation import accepted, correlation_id
 from queue_kit.policy import Backoff, DedupPolicy, RetryPolicy, check_timeout, is_text
 from queue_kit.store.moves import Unique
 from queue_kit.transport.envelope import PROPERTY
@@ -29,7 +28,6 @@ _CELERYS: Final = frozenset({
     "message_id", "origin", "priority", "queue", "reply_to", "retry", "retry_policy", "routing_key", "serializer", "timeout",
     "timestamp", "type", "user_id", "redelivered", "periodic_task_name", "time_limit", "soft_time_limit", "ignore_result",
 })  # fmt: skip
-_CORRELATION: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
 def take(options: dict[str, Any], headers: dict[str, Any], task: Any, name: str, embed: Mapping[str, Any]) -> Unique | None:
@@ -164,14 +162,12 @@ def _backoff(given: Any) -> Backoff:
 
 
 def _correlation(ours: Mapping[str, Any], headers: Mapping[str, Any]) -> dict[str, str]:
-    """The id that a caller gives, if it is one; else that of the job that this is sent from. A bad one is replaced: it came
-    from outside, and is no reason to refuse a job.
-    """
+    """The id that a caller gives; else that of the job, or the request, that this is sent from."""
     if "correlation_id" in ours:
-        given = str(ours["correlation_id"])
-        return {"correlation_id": given if _CORRELATION.fullmatch(given) else uuid()}
+        return {"correlation_id": accepted(str(ours["correlation_id"]))}
     if "correlation_id" in (headers.get(PROPERTY) or {}):
         return {}
     sender: Any = current_task
     inherited = (sender.request.headers or {}).get(PROPERTY, {}).get("correlation_id") if sender else None
+    inherited = inherited or correlation_id.get()
     return {"correlation_id": inherited} if inherited else {}

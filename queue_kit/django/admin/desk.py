@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -13,8 +12,8 @@ from queue_kit.observe.reading import open_census
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store.census import Census, EventView, JobView, LineView, RunView
 from queue_kit.store.dead_letters import DeadLetters
-from queue_kit.store.letters import VERSION, DeadLetter, open_letter
-from queue_kit.worker.letters import dead_letters
+from queue_kit.store.letters import DeadLetter
+from queue_kit.worker.letters import dead_letters, without_secrets
 
 
 class QueueNotFound(QueueKitError, LookupError):
@@ -73,10 +72,7 @@ class Desk:
         return self._opened(job, reason).reason if job else self.redactor.text(reason)
 
     def _opened(self, job: JobView, reason: str) -> DeadLetter:
-        task = self.app.tasks.get(job.name)
-        parameters = list(inspect.signature(task.run).parameters) if task is not None else ()
-        record = {"version": str(VERSION), "message": job.message, "reason": reason}
-        return open_letter(job.id, record, self.redactor, parameters)
+        return without_secrets(self.app, job, reason)
 
 
 def desk_with(queue: str) -> Desk:
