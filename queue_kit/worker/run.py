@@ -19,6 +19,7 @@ from queue_kit.store import Ledger
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit, Run
 from queue_kit.worker.deadline import interrupted, overdue
+from queue_kit.worker.tracing import tell_run
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ def _governed(function: Callable[..., Any], task: Any, kit: Kit) -> Callable[...
             return function(*args, **kwargs)
         began = time.monotonic()
         points.reached("function entering")
+        tell_run(current)
         try:
             with interrupted(current, kit.settings.job_timeout_grace_ms):
                 value = function(*args, **kwargs)

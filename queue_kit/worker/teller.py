@@ -23,6 +23,7 @@ from queue_kit.transport.kit import Kit
 from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.role import Role
+from queue_kit.worker.tracing import tell_ended
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Teller(Role):
                 sender=task, task_id=note.id, exception=error, args=request.args, kwargs=request.kwargs,
                 traceback=None, einfo=None,
             )  # fmt: skip
+        tell_ended(request, note.id, note.cause)
         self._fail_replaced(note, request, type(error).__name__)
 
     def _tell_revoked(self, note: Note, request: Context) -> None:

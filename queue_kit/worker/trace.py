@@ -26,6 +26,7 @@ from queue_kit.worker.failure import failure_of
 from queue_kit.worker.lineage import attend_canvas, name_replacement, naming
 from queue_kit.worker.run import LeaseLost, govern
 from queue_kit.worker.task import adopt
+from queue_kit.worker.tracing import hear_failures
 
 
 class Report(NamedTuple):
@@ -102,6 +103,7 @@ def prepare_task(task: Any) -> None:
         return
     kit: Kit = task.app.queue_kit
     attend_canvas()
+    hear_failures()
     kit.current_id = _current_id
     adopt(task)
     govern(task, kit)
