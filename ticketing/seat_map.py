@@ -102,11 +102,9 @@ def draw_legend(svg: Element, seats: Iterable[Seat], y: float) -> None:
     states = [seat.state for seat in seats]
     for place, state in enumerate(SeatState):
         x = WIDTH / 2 - 150 + place * 120
-        SubElement(
-            svg,
-            "circle",
-            {"cx": f"{x:.0f}", "cy": f"{y:.0f}", "r": "8", "fill": FILLS[state], "stroke": STROKES[state]},
-        )
+        mark = SubElement(svg, "g", {"data-state": state.value})
+        colours = {"fill": FILLS[state], "stroke": STROKES[state]}
+        SubElement(mark, "circle", {"cx": f"{x:.0f}", "cy": f"{y:.0f}", "r": "8", **colours})
         label = text(svg, x + 16, y + 5, f"{state.value} {states.count(state)}", anchor="start")
         label.set("data-count", state.value)
 

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SCRIPT = "<script>alert(1)</script>"
 
 
-@pytest.fixture(autouse=True)
-def fresh_cache() -> None:
-    cache.clear()
-
-
 @pytest.fixture
 def url(event: Event) -> str:
     return f"/ticketing/events/{event.pk}/"

@@ -158,6 +158,9 @@ live.addEventListener("keydown", (event) => {
   next.focus();
 });
 
+// On a narrow screen the hall opens at its middle.
+const map = document.getElementById("map");
+map.scrollLeft = (map.scrollWidth - map.clientWidth) / 2;
 document.querySelectorAll("[data-scripted]").forEach((hint) => (hint.hidden = false));
 settle();
 setInterval(tick, 250);
