@@ -96,6 +96,8 @@ CELERY_TASK_QUEUES = [
 ]
 CELERY_BEAT_SCHEDULE = BEAT_SCHEDULE
 QUEUE_KIT: dict[str, object] = {}
+# Django's own tasks, from Django 6 on; queues are those of Celery.
+TASKS = {"default": {"BACKEND": "queue_kit.django.tasks_backend.QueueKitBackend", "QUEUES": []}}
 
 # The scoring service is another team's: where it is, and how long an answer may take.
 EXAMHALL_SCORING_URL = os.environ.get("EXAMHALL_SCORING_URL", "http://127.0.0.1:8100")
@@ -103,6 +105,8 @@ EXAMHALL_SCORING_TIMEOUT_S = whole_number("EXAMHALL_SCORING_TIMEOUT_S", 20)
 # When set, these win over the retry policy that the grading job declares.
 EXAMHALL_GRADING_ATTEMPTS = whole_number("EXAMHALL_GRADING_ATTEMPTS", None)
 EXAMHALL_GRADING_BACKOFF_MS = whole_number("EXAMHALL_GRADING_BACKOFF_MS", None)
+# How long after the bell what was sent at the bell still counts.
+EXAMHALL_GRACE_S = whole_number("EXAMHALL_GRACE_S", 10)
 EXAMHALL_REPORTS_DIR = os.environ.get("EXAMHALL_REPORTS_DIR", str(BASE_DIR / "var" / "reports"))
 
 # On a laptop without a mail server the worker prints what it would send.

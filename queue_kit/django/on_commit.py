@@ -49,13 +49,17 @@ def enqueue_on_commit(name: str, payload: Any = None, *, using: str | None = Non
     :param options: those of :func:`queue_kit.enqueue`.
     :raises: what ``enqueue`` raises, but for ``QueueUnavailable``.
     """
-    prepared = prepare(name, payload, **options)
-    handle, connection = OnCommit(prepared.id), connections[using or DEFAULT_DB_ALIAS]
+    return send_on_commit(prepare(name, payload, **options), name, using or DEFAULT_DB_ALIAS)
+
+
+def send_on_commit(prepared: Prepared, name: str, alias: str) -> OnCommit:
+    """The same for a job that is prepared."""
+    handle, connection = OnCommit(prepared.id), connections[alias]
     # What an earlier commit on this connection met is no reason not to try.
     connection.__dict__.pop(_TROUBLE, None)
     send = partial(_send, prepared, name, handle, connection)
     # Robust, but in eager mode, where it is the task itself that may fail and a test wants to see that.
-    transaction.on_commit(send, using=using, robust=prepared.posting is not None)
+    transaction.on_commit(send, using=alias, robust=prepared.posting is not None)
     return handle
 
 

@@ -11,7 +11,7 @@ from django.db import router, transaction
 
 from queue_kit.transport.stored import as_text
 from queue_kit.worker.enqueue import Enqueued
-from queue_kit.worker.prepare import prepare
+from queue_kit.worker.prepare import Prepared, prepare
 
 
 def add(name: str, payload: Any = None, *, using: str | None = None, **options: Any) -> Enqueued:
@@ -25,7 +25,12 @@ def add(name: str, payload: Any = None, *, using: str | None = None, **options: 
     :param options: those of :func:`queue_kit.enqueue`.
     :raises: what ``enqueue`` raises, but for ``QueueUnavailable``.
     """
-    prepared, model = prepare(name, payload, **options), apps.get_model("queue_kit", "OutboxJob")
+    return write(prepare(name, payload, **options), name, using)
+
+
+def write(prepared: Prepared, name: str, using: str | None) -> Enqueued:
+    """The same for a job that is prepared."""
+    model = apps.get_model("queue_kit", "OutboxJob")
     alias = using or router.db_for_write(model)
     posting = prepared.posting
     if posting is None:  # Celery's eager mode has no relay either

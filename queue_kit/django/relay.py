@@ -123,8 +123,9 @@ class Relay:
         return transaction.atomic(using=self._alias) if self._locks else nullcontext()
 
     def _pending(self) -> Iterable[Any]:
-        rows = self._rows.filter(state="pending").order_by("pk")
-        return (rows.select_for_update(skip_locked=True) if self._locks else rows)[:BATCH]
+        rows: Any = self._rows.filter(state="pending").order_by("pk")
+        pending: Iterable[Any] = (rows.select_for_update(skip_locked=True) if self._locks else rows)[:BATCH]
+        return pending
 
     def _send(self, batch: Batch, postings: dict[int, Posting]) -> None:
         answers = self._app.queue_kit.sender.send_all(list(postings.values()))

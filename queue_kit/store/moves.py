@@ -250,6 +250,9 @@ class Moves:
     def progress(self, job_id: str, token: str, value: str) -> Call[str]:
         return self._call("progress", text, job_id, token, value)
 
+    def keep(self, job_id: str, token: str, value: str) -> Call[str]:
+        return self._call("keep", text, job_id, token, value)
+
     def log(self, job_id: str, token: str, line: str) -> Call[str]:
         return self._call("log", text, job_id, token, _plain(line, 2_000))
 

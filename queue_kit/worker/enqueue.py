@@ -68,7 +68,7 @@ def enqueue(
         "idempotency_ttl_ms": idempotency_ttl_ms, "dedup": dedup, **unknown,
     }  # fmt: skip
     task = declared_task(name)
-    result = send_now(task, payload, options_of(options))
+    result = _send(task, payload, options_of(options))
     if getattr(result, "deduplicated", False):
         return Enqueued(result.id, deduplicated=True, existing_state=result.existing_state)
     return Enqueued(result.id)
@@ -85,14 +85,14 @@ def enqueue_many(name: str, payloads: Iterable[Any], **options: Any) -> list[Enq
         raise ValueError("job_id: each job needs an id of its own: leave it out, or use enqueue for each")
     given = options_of(options)
     if task.app.conf.task_always_eager:
-        return [Enqueued(send_now(task, payload, given).id) for payload in payloads]
+        return [Enqueued(_send(task, payload, given).id) for payload in payloads]
     with Collector(task.app) as collector:
         given["producer"], mould = collector, None
         for number, payload in enumerate(payloads):
             if mould is not None:
                 collector.postings.append(mould.cast(_checked(task, payload)))
                 continue
-            send_now(task, payload, given)
+            _send(task, payload, given)
             if number == 0:
                 mould = mould_of(task, collector.postings[0], _checked(task, payload))
         answers = collector.send()
@@ -119,12 +119,15 @@ def declared_task(name: str) -> Any:
     return task
 
 
-def send_now(task: Any, payload: Any, options: dict[str, Any]) -> Any:
-    """Send a declared task's job by Celery's own way, with options that :func:`options_of` has checked."""
-    return task.apply_async(kwargs=_fields(task, payload), **options)
+def _send(task: Any, payload: Any, options: dict[str, Any]) -> Any:
+    return task.apply_async(kwargs=fields_of(task, payload), **options)
 
 
-def _fields(task: Any, payload: Any) -> dict[str, Any]:
+def fields_of(task: Any, payload: Any) -> dict[str, Any]:
+    """A payload as keyword arguments of its task.
+
+    :raises InvalidPayload: the task takes no such arguments, or it is no payload at all.
+    """
     fields: dict[str, Any] = task.declared.fields(payload)
     if task.typing:
         try:
@@ -136,7 +139,7 @@ def _fields(task: Any, payload: Any) -> dict[str, Any]:
 
 def _checked(task: Any, payload: Any) -> dict[str, Any]:
     """Keyword arguments as `apply_async` would send them."""
-    checked: dict[str, Any] = task.declared.check((), _fields(task, payload))
+    checked: dict[str, Any] = task.declared.check((), fields_of(task, payload))
     return checked
 
 

@@ -4,14 +4,16 @@ when nobody can take it back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kombu.utils.uuid import uuid
 
 from queue_kit.errors import UnsupportedOperation
 from queue_kit.transport.envelope import Posting
-from queue_kit.worker.enqueue import Enqueued, declared_task, handle_of, options_of, send_now
+from queue_kit.worker.enqueue import Enqueued, declared_task, fields_of, handle_of, options_of
 from queue_kit.worker.producer import Collector
 
 
@@ -42,13 +44,13 @@ class Prepared:
     app: Any = field(repr=False)
     posting: Posting | None = field(default=None, repr=False)
     _keeper: _Keeper | None = field(default=None, repr=False)
-    _eager: tuple[Any, Any, dict[str, Any]] | None = field(default=None, repr=False)
+    _eager: Callable[[], Any] | None = field(default=None, repr=False)
 
     def send(self) -> Enqueued:
         """Send it; that Redis did not take it shows in ``error`` of the answer."""
         if self._keeper is None:
             assert self._eager is not None
-            return Enqueued(send_now(*self._eager).id)
+            return Enqueued(self._eager().id)
         self._keeper.keeping = False
         with self._keeper:
             return handle_of(self.id, self._keeper.send()[0])
@@ -69,11 +71,16 @@ def prepare(name: str, payload: Any = None, **options: Any) -> Prepared:
     :raises: what ``enqueue`` raises, but for ``QueueUnavailable``: Redis is not asked.
     :raises UnsupportedOperation: it goes through an exchange of its own.
     """
-    task, given = declared_task(name), options_of(options)
-    job_id: str = given.setdefault("task_id", uuid())
+    task = declared_task(name)
+    return prepare_task(task, (), fields_of(task, payload), options_of(options))
+
+
+def prepare_task(task: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Prepared:
+    """The same for arguments and options as ``apply_async`` takes them."""
+    job_id: str = options.setdefault("task_id", uuid())
     if task.app.conf.task_always_eager:
-        task.declared.dump(payload)
-        return Prepared(job_id, task.app, _eager=(task, payload, given))
-    keeper = _Keeper(task.app, name)
-    send_now(task, payload, {**given, "producer": keeper})
+        task.declared.check(args, kwargs)
+        return Prepared(job_id, task.app, _eager=partial(task.apply_async, args, kwargs, **options))
+    keeper = _Keeper(task.app, task.name)
+    task.apply_async(args, kwargs, **{**options, "producer": keeper})
     return Prepared(job_id, task.app, keeper.postings[0], keeper)

@@ -92,6 +92,7 @@ ERRANDS: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]
     "notes": (untold, lambda desk, _: len(desk.run(desk.moves.notes())), 1),
     "progress": (Desk.running, lambda desk, token: desk.run(desk.moves.progress("job", token, "50")), "ok"),
     "log": (Desk.running, lambda desk, token: desk.run(desk.moves.log("job", token, "half of it is done")), "ok"),
+    "keep": (Desk.running, lambda desk, token: desk.run(desk.moves.keep("job", token, "71")), "ok"),
     "strike": (untold, lambda desk, _: desk.run(desk.moves.strike("job")), 1),
 }
 
