@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import environment_with_project
+from tests.support.redis_server import RedisServer
+from tests.support.settings_page import page as settings_page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -32,3 +39,27 @@ def test_every_guarantee_has_its_four_columns() -> None:
     rows = [line for line in (ROOT / "docs/guarantees.md").read_text().splitlines() if line.startswith("| ")]
     assert len(rows) > 20
     assert [row for row in rows if row.count(" | ") != 3] == []
+
+
+def blocks(page: Path) -> str:
+    """The Python of a page, from top to bottom."""
+    found = re.findall(r"^( *)```python\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return "\n".join(textwrap.dedent(code) for _, code in found)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_every_block_of_code_runs(page: Path, redis_server: RedisServer, tmp_path: Path) -> None:
+    """As one program, where a project would run it; what it asserts holds."""
+    before = "import django\n\ndjango.setup()\n" if "django" in blocks(page) else ""
+    (tmp_path / "page.py").write_text(before + blocks(page))
+    where = {"CELERY_BROKER_URL": redis_server.url(), "REDIS_URL": redis_server.url(), "DJANGO_SETTINGS_MODULE": "deploy.settings"}
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, env=environment_with_project(where), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_of_settings_is_that_of_the_code() -> None:
+    """Made anew by `python -m tests.support.settings_page`."""
+    assert (ROOT / "docs/settings.md").read_text() == settings_page()
