@@ -21,6 +21,7 @@ from queue_kit.rules.packing import unpack
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
 from queue_kit.transport.held import HeldJob
+from queue_kit.worker.chords import free_claim
 from queue_kit.worker.failure import failure_of
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.settle import Settler
@@ -80,6 +81,7 @@ class Endings(_Host):
     def _tell_failure(self, error: BaseException, exc_info: Any) -> None:
         """What the run would have told if it could: the result, errbacks, the chord, and Celery's signal."""
         logger.error("job %s[%s] failed: %r", self.name, self.id, error)
+        free_claim(self.task.backend, self._context)
         self.task.backend.mark_as_failure(self.id, error, request=self._context, store_result=self.store_errors)
         if isinstance(error, (TimeLimitExceeded, JobTimeoutError)):
             self.task.on_failure(error, self.id, self.args, self.kwargs, exc_info)

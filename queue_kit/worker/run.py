@@ -18,6 +18,7 @@ from queue_kit.states import StopReason
 from queue_kit.store import Ledger
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit, Run
+from queue_kit.worker.chords import free_claim
 from queue_kit.worker.deadline import interrupted, overdue
 from queue_kit.worker.tracing import tell_run
 
@@ -54,12 +55,16 @@ def _governed(function: Callable[..., Any], task: Any, kit: Kit) -> Callable[...
             with interrupted(current, kit.settings.job_timeout_grace_ms):
                 value = function(*args, **kwargs)
         except Exception as error:
-            points.reached("function left")
-            _judge(current, error, time.monotonic() - began, kit)
+            leave(current, error, time.monotonic() - began)
             raise
-        points.reached("function left")
-        _judge(current, None, time.monotonic() - began, kit)
+        leave(current, None, time.monotonic() - began)
         return value
+
+    def leave(current: Run, error: Exception | None, lasted_s: float) -> None:
+        points.reached("function left")
+        _judge(current, error, lasted_s, kit)
+        if current.facts.get("attempts_started", 1) > 1:
+            free_claim(task.backend, task.request)
 
     return run
 

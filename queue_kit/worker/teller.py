@@ -20,6 +20,7 @@ from queue_kit.errors import JobLostError, JobStalledError, QueueKitError
 from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
 from queue_kit.transport.kit import Kit
+from queue_kit.worker.chords import free_claim
 from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.role import Role
@@ -68,6 +69,7 @@ class Teller(Role):
         error = _ERRORS.get(note.cause, QueueKitError)(note.reason or note.cause)
         task = self._app.tasks.get(request.task)
         backend = task.backend if task is not None else self._app.backend
+        free_claim(backend, request)
         backend.mark_as_failure(note.id, error, request=request)
         if task is not None:
             signals.task_failure.send(
@@ -80,6 +82,7 @@ class Teller(Role):
     def _tell_revoked(self, note: Note, request: Context) -> None:
         task = self._app.tasks.get(request.task)
         backend = task.backend if task is not None else self._app.backend
+        free_claim(backend, request)
         backend.mark_as_revoked(note.id, note.cause, request=request, store_result=True)
         if task is not None:
             signals.task_revoked.send(

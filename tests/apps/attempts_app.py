@@ -67,10 +67,20 @@ def _in_a_worker() -> bool:
     return "CELERY_RESULT_BACKEND" in os.environ
 
 
+@signals.before_task_publish.connect
+def _die_before_sending(sender: str = "", **rest: Any) -> None:
+    """Where a test has asked for it: the process is killed when a run in it is about to send the nth task of this name."""
+    _die_if_asked(f"kill-before:{sender}")
+
+
 @signals.after_task_publish.connect
 def _die_after_sending(sender: str = "", **rest: Any) -> None:
-    """Where a test has asked for it: the process is killed right after a run in it has sent the nth task of this name."""
-    if _in_a_worker() and current_task and store().lpop(f"kill-after:{sender}") == "kill":
+    """The same, right after it was sent."""
+    _die_if_asked(f"kill-after:{sender}")
+
+
+def _die_if_asked(key: str) -> None:
+    if _in_a_worker() and current_task and store().lpop(key) == "kill":
         store().rpush("killed", os.getpid())
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -105,6 +105,10 @@ class Hall:
         """Have the process killed that sends the nth task of this name from within a run."""
         self.stack.notes.rpush(f"kill-after:{name}", *["pass"] * (nth - 1), "kill")
 
+    def kill_before_sending(self, name: str) -> None:
+        """Have the process killed that is about to send a task of this name from within a run."""
+        self.stack.notes.rpush(f"kill-before:{name}", "kill")
+
     def await_killed(self) -> None:
         """Wait until every process that was killed so is gone."""
         pids: Any = self.stack.notes.lrange("killed", 0, -1)

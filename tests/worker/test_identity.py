@@ -133,6 +133,31 @@ def test_a_chords_body_runs_once(room: Hall) -> None:
     assert room.noted(label) == 1
 
 
+def test_a_chords_body_is_sent_by_the_rerun_of_a_part_that_died_before_it(room: Hall) -> None:
+    """E10: given the last part of a chord, which has claimed to send the body. Killed: its process, before it does. Then it
+    runs again, within the time of that claim, and sends the body."""
+    label = fresh_id("body")
+    room.kill_before_sending("attempts.notes")
+    result = chord([plain(room, 1), plain(room, 2)], room.app.tasks["attempts.notes"].si(label)).apply_async()
+    assert result.get(timeout=15) == label
+    room.settled()
+    assert room.noted(label) == 1
+
+
+def test_a_chord_whose_last_part_stalls_out_before_the_body_comes_to_its_end(
+    room: Hall, request: pytest.FixtureRequest
+) -> None:
+    """K15: the same with its rerun killed, too. Then the part has failed, what it returned is there, and the body runs once."""
+    label = fresh_id("body")
+    room.worker(request.node.callspec.params["room"])
+    for _ in range(2):
+        room.kill_before_sending("attempts.notes")
+    result = chord([plain(room, 1), plain(room, 2)], room.app.tasks["attempts.notes"].si(label)).apply_async()
+    assert result.get(timeout=20) == label
+    room.settled()
+    assert room.noted(label) == 1
+
+
 @pytest.mark.parametrize(
     ("to", "gives"), [("task", 3), ("chain", 3), ("group", [3, 3]), ("chord", 3), ("nest", [3, 3])]
 )
