@@ -12,7 +12,8 @@ class QuestionInline(admin.TabularInline):
 
 @admin.register(Exam)
 class ExamAdmin(admin.ModelAdmin):
-    list_display = ["slug", "title"]
+    list_display = ["slug", "title", "bell_at"]
+    readonly_fields = ["report_job"]
     inlines = [QuestionInline]
 
 
@@ -21,4 +22,5 @@ class AttemptAdmin(admin.ModelAdmin):
     list_display = ["public_id", "exam", "candidate", "status", "score"]
     list_filter = ["status", "exam"]
     search_fields = ["public_id", "candidate"]
-    readonly_fields = ["status", "score", "grading_job", "submitted_at", "graded_at"]
+    readonly_fields = ["status", "score", "grading_job", "submitted_at", "graded_at", "mailed_at"]
+    autocomplete_fields = ["student"]

@@ -1,7 +1,8 @@
 """Mail, and how it is safe to send it twice: a mark in the database, and a Message-ID that stays the same.
 
-The mark commits with the run's transaction, so a run after that sends nothing. A run killed between the mail server's
-"accepted" and the commit sends once more; both mails then bear one Message-ID, by which a mailbox knows them for one.
+Without it a grading job that runs again would write to its candidate again. The mark commits with the run's transaction, so a
+run after that sends nothing. A run killed between the mail server's "accepted" and the commit sends once more; both mails then
+bear one Message-ID, by which a mailbox knows them for one.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from django.core.exceptions import ValidationError
 from django.core.mail import EmailMessage
 from django.core.validators import validate_email
 from django.db import transaction
+from django.utils import timezone
 from pydantic import BaseModel, Field, field_validator
 
 from examhall.models import Attempt
@@ -21,13 +23,16 @@ from queue_kit.django import once
 
 # From here on a code of SMTP is about the mail itself, and says no for good (RFC 5321, 4.2.1).
 PERMANENT = 500
+LONGEST_SUBJECT = 200
 
 
 class SendEmail(BaseModel):
     to: str = Field(max_length=254)
     # A line break would end the header, and whatever follows would be a header of the sender's own.
-    subject: str = Field(min_length=1, max_length=200, pattern=r"^[^\r\n]*$")
+    subject: str = Field(min_length=1, max_length=LONGEST_SUBJECT, pattern=r"^[^\r\n]*$")
     text: str = Field(max_length=10_000)
+    # The attempt that it tells of, which then shows when it was sent.
+    attempt_id: str = Field(default="", max_length=50)
 
     @field_validator("to")
     @classmethod
@@ -45,15 +50,28 @@ def send_email(payload: SendEmail) -> None:
     key = current_job().idempotency_key
     with transaction.atomic():
         if once(key):
+            if payload.attempt_id:
+                Attempt.objects.filter(public_id=payload.attempt_id).update(mailed_at=timezone.now())
             # The last thing before the commit: the less there is between the two, the less often a kill falls there.
             deliver(compose(payload, message_id(key)))
 
 
-def mail_score(attempt: Attempt, to: str) -> str:
-    """Have a candidate told the score of a graded attempt, once however often it is asked for; return the job's id."""
-    text = f"{attempt.candidate}, your score in {attempt.exam.title} is {attempt.score} of 100."
-    mail = {"to": to, "subject": f"{attempt.exam.title}: your score", "text": text}
-    return enqueue("email.send", mail, idempotency_key=f"score:{attempt.public_id}", backoff=exponential(5_000)).id
+def mail_score(attempt: Attempt) -> str:
+    """Have a candidate told the score of a graded attempt, once a sitting however often it is asked for; return the job's id."""
+    sitting = attempt.submitted_at.timestamp() if attempt.submitted_at else 0
+    mail = {"to": attempt.email, "subject": subject(attempt.exam.title), "text": score_text(attempt)}
+    key = f"score:{attempt.public_id}:{sitting:.0f}"
+    return enqueue("email.send", {**mail, "attempt_id": attempt.public_id}, idempotency_key=key, backoff=exponential(5_000)).id
+
+
+def subject(title: str) -> str:
+    """Return the subject for an exam whatever its title: one line, and no longer than a subject may be."""
+    says = ": your score"
+    return " ".join(title.split())[: LONGEST_SUBJECT - len(says)] + says
+
+
+def score_text(attempt: Attempt) -> str:
+    return f"{attempt.candidate}, your score in {attempt.exam.title} is {attempt.score} of 100."
 
 
 def message_id(key: str) -> str:

@@ -4,8 +4,11 @@ The attempt's row, not the queue, says whether a score is there: a job that runs
 """
 
 import secrets
+from datetime import timedelta
+from string import ascii_lowercase
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
@@ -20,9 +23,25 @@ def new_public_id() -> str:
 class Exam(models.Model):
     slug = models.SlugField(unique=True)
     title = models.CharField(max_length=200)
+    bell_at = models.DateTimeField(
+        null=True, blank=True, verbose_name="bell", help_text="When the papers are collected; empty where no bell rings."
+    )
+    report_job = models.CharField(max_length=100, blank=True, help_text="The job that writes its latest report.")
+
+    class Meta:
+        permissions = [("watch_exam", "Can watch the rush of an exam and run its report")]
 
     def __str__(self) -> str:
         return self.title
+
+    def is_over(self) -> bool:
+        """Say whether the bell has rung, and what was under way then has had its time to arrive."""
+        grace = timedelta(seconds=settings.EXAMHALL_GRACE_S)
+        return self.bell_at is not None and timezone.now() > self.bell_at + grace
+
+    def left_ms(self) -> int | None:
+        """Return the milliseconds until the bell, 0 after it; None where no bell rings."""
+        return None if self.bell_at is None else max(0, round((self.bell_at - timezone.now()).total_seconds() * 1000))
 
     def answer_key(self) -> list[dict[str, Any]]:
         """Return the key in the scoring service's own format, in the order of the paper."""
@@ -33,6 +52,9 @@ class Question(models.Model):
     exam = models.ForeignKey(Exam, on_delete=models.CASCADE, related_name="questions")
     number = models.PositiveSmallIntegerField()
     text = models.CharField(max_length=500)
+    choices = models.TextField(
+        blank=True, help_text="What can be ticked, one a line: the first line is a, the second b. Without any, letters are typed."
+    )
     right = models.CharField(max_length=20, help_text="The letters of the right answers, such as b or ac.")
     weight = models.PositiveSmallIntegerField(default=1)
 
@@ -45,6 +67,15 @@ class Question(models.Model):
 
     def __str__(self) -> str:
         return f"{self.number}. {self.text}"
+
+    def lettered(self) -> list[tuple[str, str]]:
+        """Return what can be ticked, each with its letter."""
+        lines = [line.strip() for line in self.choices.splitlines()]
+        return list(zip(ascii_lowercase, filter(None, lines), strict=False))
+
+    @property
+    def takes_several(self) -> bool:
+        return len(letters(self.right)) > 1
 
     def as_key(self) -> dict[str, Any]:
         return {"number": self.number, "right": "".join(sorted(letters(self.right))), "weight": self.weight}
@@ -59,7 +90,13 @@ class Attempt(models.Model):
     public_id = models.SlugField(unique=True, default=new_public_id)
     exam = models.ForeignKey(Exam, on_delete=models.PROTECT, related_name="attempts")
     candidate = models.CharField(max_length=200)
-    answers = models.JSONField(default=dict, help_text="Question number to letters.")
+    # Whoever has the link may sit an attempt that is nobody's, so one must not become nobody's with an account that goes.
+    student = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="exam_attempts",
+        help_text="Whose it is; empty: whoever has its link may sit it.",
+    )  # fmt: skip
+    email = models.EmailField(blank=True, help_text="Where the score is sent; empty: nowhere.")
+    answers = models.JSONField(default=dict, blank=True, help_text="Question number to letters.")
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.OPEN)
     score = models.PositiveSmallIntegerField(null=True, blank=True)
     grading_job = models.CharField(
@@ -67,6 +104,7 @@ class Attempt(models.Model):
     )
     submitted_at = models.DateTimeField(null=True, blank=True)
     graded_at = models.DateTimeField(null=True, blank=True)
+    mailed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["public_id"]
@@ -83,6 +121,14 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.public_id}, {self.candidate}"
+
+    def is_closed_to(self, user: Any) -> bool:
+        """Say whether this is somebody's, and not this user's."""
+        return self.student_id is not None and self.student_id != user.pk
+
+    def save_answers(self, answers: dict[str, str]) -> bool:
+        """Keep the answers so far, and say whether the attempt still was open."""
+        return bool(Attempt.objects.filter(pk=self.pk, status=self.Status.OPEN).update(answers=answers))
 
     def store_score(self, score: int) -> None:
         """Keep the first score that arrives; of two runs of one job the later changes nothing."""

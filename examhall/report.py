@@ -27,9 +27,14 @@ def generate_report(payload: GenerateReport) -> str:
     exam = Exam.objects.filter(slug=payload.exam).first()
     if exam is None:
         raise ResourceGone(f"there is no exam {payload.exam}")
-    path = Path(settings.EXAMHALL_REPORTS_DIR) / f"{exam.slug}.csv"
+    path = report_path(exam)
     write_whole(path, watched(rows(exam), exam.attempts.count(), current_job()))
     return path.name
+
+
+def report_path(exam: Exam) -> Path:
+    """Return where the report of an exam lies, or will; web and workers need one folder for it."""
+    return Path(settings.EXAMHALL_REPORTS_DIR) / f"{exam.slug}.csv"
 
 
 def rows(exam: Exam) -> Iterator[tuple[str, ...]]:

@@ -4,10 +4,12 @@ The order matters: answers are committed first and the job is sent after. The ot
 that are not there yet.
 """
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from examhall.models import Attempt
@@ -41,9 +43,33 @@ def grade_later(attempt: Attempt, answers: Answers | None = None) -> None:
         transaction.on_commit(lambda: send_to_grading(attempt))
 
 
+def in_time(attempt: Attempt, answers: Answers | None) -> Answers | None:
+    """Return what of a sheet still counts: all of it, or after the bell nothing but what was saved before."""
+    return None if attempt.exam.is_over() else answers
+
+
+def left_lying(rung_before: datetime, most: int = 1000) -> list[Attempt]:
+    """Return what nobody hands in any more: open after a bell before that instant, or handed in to a queue that was away.
+
+    A sheet without any answer is that of somebody who did not come.
+    """
+    open_still = Q(status=Attempt.Status.OPEN, exam__bell_at__lt=rung_before) & ~Q(answers={})
+    not_taken = Q(status=Attempt.Status.GRADING, grading_job="", submitted_at__lt=rung_before)
+    return list(Attempt.objects.select_related("exam").filter(open_still | not_taken).order_by("pk")[:most])
+
+
+def collect_paper(attempt: Attempt) -> bool:
+    """Hand in an attempt with the answers saved in it; False where its candidate was quicker."""
+    try:
+        grade_later(attempt)
+    except AlreadyHandedIn:
+        return False
+    return True
+
+
 def hand_in(attempt: Attempt, answers: Answers | None) -> None:
     """Fix the answers, unless a job or a score is there already."""
-    changes: dict[str, Any] = {"status": Attempt.Status.GRADING, "submitted_at": timezone.now()}
+    changes: dict[str, Any] = {"status": Attempt.Status.GRADING, "submitted_at": attempt.submitted_at or timezone.now()}
     if answers is not None:
         changes["answers"] = answers
     if not Attempt.objects.filter(pk=attempt.pk, score=None, grading_job="").update(**changes):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from examhall.mail import SendEmail, compose, deliver, mail_score, message_id, send_email
+from examhall.mail import SendEmail, compose, deliver, mail_score, message_id, send_email, subject
 from examhall.models import Attempt
 from queue_kit import InvalidPayload, NonRetryableError, TransientError, install, open_census
 from queue_kit.django.conf import celery_app
@@ -99,10 +99,20 @@ def test_what_is_no_mail_is_refused_before_it_is_sent(fields: dict[str, str], na
 @pytest.mark.django_db(transaction=True)
 def test_a_score_asked_for_twice_is_one_job_and_one_mail(queue: RedisServer, attempt: Attempt, sink: SmtpSink) -> None:
     attempt.store_score(71)
-    first, second = (mail_score(attempt, "ada@example.org") for _ in range(2))
+    first, second = (mail_score(attempt) for _ in range(2))
     assert first == second
-    text = SendEmail(**payload_of(first)).text
-    assert text == f"{attempt.candidate}, your score in {attempt.exam.title} is 71 of 100."
+    mail = SendEmail(**payload_of(first))
+    assert mail.text == f"{attempt.candidate}, your score in {attempt.exam.title} is 71 of 100."
+    for _ in range(2):
+        send_email.apply(kwargs=mail.model_dump(), task_id=first, throw=True).get()
+    attempt.refresh_from_db()
+    assert (len(sink.mails), sink.mails[0]["To"], attempt.mailed_at is not None) == (1, "cleo.dunn@example.org", True)
+
+
+@pytest.mark.parametrize("title", ["x" * 200, "Glass\r\nBcc: all@example.org"])
+def test_no_title_of_an_exam_keeps_its_scores_from_being_mailed(title: str) -> None:
+    SendEmail(to="ada@example.org", subject=subject(title), text="71")
+    assert subject(title).endswith(": your score")
 
 
 def payload_of(job_id: str) -> dict[str, str]:

@@ -35,7 +35,11 @@ def test_after_answers_202_and_leaves_the_job_on_the_queue(site: Client, queue: 
     attempt.refresh_from_db()
     assert attempt.grading_job
     status = site.get("/examhall/attempts/a-5521/status").json()
-    assert status == {"attemptId": "a-5521", "status": "grading", "score": None, "jobId": attempt.grading_job}
+    assert 0 < status.pop("leftMs") <= 3_600_000
+    says = "Handed in. Waiting for its turn to be graded."
+    assert status == {
+        "attemptId": "a-5521", "status": "grading", "score": None, "jobId": attempt.grading_job, "says": says,
+    }  # fmt: skip
 
 
 def test_handing_in_again_while_it_is_graded_is_one_job(site: Client, queue: RedisServer, attempt: Attempt) -> None:

@@ -9,6 +9,8 @@ from examhall.scoring_service import ScoringServer
 from examhall.tasks import GradeAttempt, grade_attempt
 from queue_kit import InvalidPayload, ResourceGone
 
+pytestmark = pytest.mark.usefixtures("queue")
+
 
 def run(attempt_id: str) -> int:
     return grade_attempt.apply(kwargs={"attempt_id": attempt_id}, throw=True).get()

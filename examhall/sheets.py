@@ -1,0 +1,66 @@
+"""Reads an answer sheet from a request, be it a form or JSON; without it a NUL or a nest of brackets would be a 500."""
+
+import json
+from typing import Any
+
+from django.http import HttpRequest
+
+from examhall.submission import Answers
+
+# A paper of a few hundred questions is a tenth of this.
+MOST_BYTES = 64 * 1024
+FIELD = "answer-"
+LONGEST_ANSWER, LONGEST_NUMBER = 20, 5
+
+
+class BadRequest(Exception):
+    """What the client sent cannot be used; the text says what would be right."""
+
+    status = 400
+
+
+class TooLarge(BadRequest):
+    """The body is larger than any sheet."""
+
+    status = 413
+
+
+def read_sheet(request: HttpRequest) -> Answers | None:
+    """Return the answers in the body, None where there is no body or it has none.
+
+    :raises BadRequest: it cannot be read; says what would be right.
+    """
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal() or int(length) > MOST_BYTES:
+        raise TooLarge(f"the body must have {MOST_BYTES} bytes at most")
+    answers = from_form(request) if sent_by_form(request) else from_json(request.body)
+    if answers is None:
+        return None
+    if not isinstance(answers, dict) or not all(is_answer(number, given) for number, given in answers.items()):
+        raise BadRequest('answers must map question numbers to letters, such as {"1": "b", "2": "ac"}')
+    return answers
+
+
+def sent_by_form(request: HttpRequest) -> bool:
+    return request.content_type in ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+def from_form(request: HttpRequest) -> Any:
+    """Return what the fields of a form say; what is not ticked is not in it, so an empty sheet still has its other fields."""
+    if not request.POST:
+        return None
+    fields = {name.removeprefix(FIELD): request.POST.getlist(name) for name in request.POST if name.startswith(FIELD)}
+    return {number: "".join(ticked) for number, ticked in fields.items()}
+
+
+def from_json(body: bytes) -> Any:
+    try:
+        return dict(json.loads(body)).get("answers") if body else None
+    except (ValueError, TypeError, RecursionError) as fault:
+        raise BadRequest('the body must be a JSON object such as {"answers": {"1": "b"}}') from fault
+
+
+def is_answer(number: str, given: object) -> bool:
+    """Say whether this is an answer to a question, in characters that every database takes."""
+    is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
+    return is_number and isinstance(given, str) and len(given) <= LONGEST_ANSWER and given.isprintable()
