@@ -58,6 +58,9 @@ class Settings:
     take_stock_messages: bool = field(
         default=False, metadata={"sentence": "Workers also take what stock Celery has left in the plain lists of their queues."}
     )
+    unknown_task_hold_ms: int = _number(
+        0, 0, 86_400_000, "How long a job waits for a worker that knows its task, before it is a dead letter; 0: not at all."
+    )
     enable_worker_metrics_server: bool = field(
         default=False, metadata={"sentence": "A worker answers /metrics, /health/live and /health/ready over HTTP."}
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import takewhile
 from time import sleep
 from typing import Any, Final
 
@@ -17,11 +18,13 @@ from celery.utils.threads import bound_open_broker_sockets
 from celery.worker.consumer import Consumer as StockConsumer
 from celery.worker.state import maybe_shutdown
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
-from queue_kit.rules.outcome import Failure
+from queue_kit.rules.outcome import Failure, Release
+from queue_kit.rules.unknown import wait_ms
 from queue_kit.states import RESERVED_QUEUE, Cause
 from queue_kit.store import Traits
+from queue_kit.store.census import Census
 from queue_kit.transport.held import HeldJob
 from queue_kit.worker.line import Line
 from queue_kit.worker.request import JobRequest
@@ -192,11 +195,33 @@ class Consumer(StockConsumer):
         if job is None:
             return super().on_unknown_task(body, message, exc)
         name = message.headers["task"]
+        if self._hold_off(job, f"no worker knows the task {name[:200]} yet"):
+            return None
         logger.error("job %s asks for the task %r, which is not registered here", job.claimed.id, name)
         self._refuse(job, Cause.UNKNOWN_TASK, NotRegistered.__name__, f"no task named {name} is registered in the worker")
         if self.event_dispatcher:
             self.event_dispatcher.send("task-failed", uuid=job.claimed.id, exception=f"NotRegistered({name!r})")
         signals.task_unknown.send(sender=self, message=message, exc=exc, name=name, id=job.claimed.id)
+
+    def _hold_off(self, job: HeldJob, reason: str) -> bool:
+        """Give a job back for a while, where the settings ask for that: in the middle of a deploy others may know its task."""
+        hold_ms = self.kit.settings.unknown_task_hold_ms
+        delay_ms = wait_ms(*self._held_off(job, reason), hold_ms) if hold_ms else None
+        if delay_ms is None:
+            return False
+        if job.begun or self.settler.begin(job):
+            logger.info("job %s is held off: %s", job.claimed.id, reason)
+            self.settler.release(job, how=Release(reason, delay_ms=delay_ms))
+        return True
+
+    def _held_off(self, job: HeldJob, reason: str) -> tuple[int | None, int]:
+        """Since when that is so, by the latest runs, all of which ended here; and now."""
+        try:
+            census = Census(self.held.ledger().client, self.kit.keys)
+            ends = list(takewhile(lambda run: run.reason == reason, reversed(census.runs(job.claimed.id))))
+            return (ends[-1].started_at_ms if ends else None), census.now_ms()
+        except RedisError:
+            return None, 0  # the next look will tell
 
     def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
         """A job whose headers or body cannot be used: an unusable eta, a content type that is not accepted."""

@@ -12,6 +12,7 @@ from typing import Any
 from redis import Redis
 
 from queue_kit.errors import ConfigurationError
+from queue_kit.states import RESERVED_QUEUE, State
 from queue_kit.store import Call, Ledger
 from queue_kit.store.census import Census
 from queue_kit.store.stock import PAGE, Parting, Source, StockKeys, StockMessages, adopt, hand_over, read_partings
@@ -42,10 +43,26 @@ class Migration:
         self._stock = StockMessages(client, StockKeys.of(app.conf.broker_transport_options))
         self._census = Census(client, self._kit.keys)
 
-    def counts(self, queue: str) -> tuple[int, int]:
-        """Messages of stock Celery's, and jobs of ours, that wait in a queue."""
-        parts = ("wait", "delayed")
-        return self._stock.count(queue), sum(len(self._ledger.members(self._kit.keys, queue, part)) for part in parts)
+    def queues(self) -> list[str]:
+        """Every queue that the app knows or that has held a job."""
+        return sorted({*self._app.amqp.queues, *self._census.queues()} - {RESERVED_QUEUE})
+
+    def waiting(self, queues: Sequence[str], back: bool) -> int:
+        """How many there are to move: of stock Celery's messages, or on the way back of jobs."""
+        if not back:
+            return sum(map(self._stock.count, queues))
+        counts = [self._census.counts(queue) for queue in queues]
+        return sum(count[State.WAITING] + count[State.DELAYED] for count in counts)
+
+    def staying(self, queues: Sequence[str], back: bool) -> str:
+        """What this does not move, in words; '' for nothing."""
+        if not back:
+            held = self._stock.held_count()
+            return f"stock workers hold {held}, theirs until {self.visibility_timeout_s:g} s have passed" if held else ""
+        active = sum(self._census.counts(queue)[State.ACTIVE] for queue in queues)
+        dead = sum(map(self._census.dead_letter_count, queues))
+        said = [f"{active} run" if active else "", f"{dead} dead letters stay" if dead else ""]
+        return ", ".join(filter(None, said))
 
     # -- to queue_kit -------------------------------------------------------------------------------------------------
 
@@ -66,7 +83,7 @@ class Migration:
     def take_held(self, queues: Sequence[str], held_for_s: float, dry_run: bool = False) -> Iterator[Moved]:
         """Make jobs of what stock workers have held for longer than this: whoever took it is dead, or stock Celery itself
         would run it again."""
-        known = {name: queue for name, queue in self._app.amqp.queues.items() if name in queues}
+        known = {name: self._app.amqp.queues.get(name) for name in queues}
         keys = self._stock.keys
         for page in self._stock.held(self._census.now_ms() / 1000 - held_for_s):
             found = [(Source(raw, keys.unacked, tag, keys.unacked_index), read_held(raw, known)) for tag, raw in page]
@@ -128,6 +145,17 @@ class Migration:
             if isinstance(answer, Exception):
                 raise answer
         return answers
+
+    # -- either way ---------------------------------------------------------------------------------------------------
+
+    def move(self, queues: Sequence[str], *, back: bool, dry_run: bool, held_for_s: float | None = None) -> Iterator[Moved]:
+        """All that waits in these queues; to queue_kit also what stock workers have held for long, by default for as long as
+        their own visibility timeout."""
+        if back:
+            yield from self.give_back(queues, dry_run)
+            return
+        yield from self.take(queues, dry_run)
+        yield from self.take_held(queues, self.visibility_timeout_s if held_for_s is None else held_for_s, dry_run)
 
 
 def _until_nothing_moves(once: Callable[[], Iterator[Moved]]) -> Iterator[Moved]:
