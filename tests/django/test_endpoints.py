@@ -11,7 +11,6 @@ import pytest
 from django.conf import settings
 from django.http import HttpRequest
 from django.test import Client
-from prometheus_client.parser import text_string_to_metric_families
 
 from deploy import celery_app
 from queue_kit import enqueue
@@ -22,6 +21,7 @@ from tests.store.desk import LATER, Desk
 from tests.store.test_replay import failed
 from tests.support.fixtures import OwnProxy, OwnRedis
 from tests.support.ports import LOOPBACK
+from tests.support.probes import series
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch
 
@@ -65,15 +65,6 @@ def in_time(site: Client, path: str) -> Any:
     assert watch.elapsed_s < BOUND_S
     assert "no-store" in answer.headers["Cache-Control"]
     return answer
-
-
-def series(text: str) -> dict[tuple[str, ...], float]:
-    """Values by name and the values of the labels."""
-    families = text_string_to_metric_families(text)
-    return {
-        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
-        for family in families for sample in family.samples
-    }  # fmt: skip
 
 
 def scraped(site: Client) -> dict[tuple[str, ...], float]:
