@@ -9,6 +9,7 @@ PIP_INSTALL := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check
 MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo
 DEV := $(VENV)/.dev
+DOCS := $(VENV)/.docs
 DECLARED := pyproject.toml constraints.txt
 
 # Test processes at a time. Tests that kill and freeze processes all go to one of them, whatever the number.
@@ -17,7 +18,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test crash chaos soak bench bench-quick lint
+.PHONY: help demo serve test crash chaos soak bench bench-quick lint docs
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +53,10 @@ lint: $(DEV) ## style, types, import contracts, sizes
 	@$(VENV)/bin/lint-imports --no-cache
 	@$(RUN) -m tests.support.sizes
 
+docs: $(DOCS) ## build the documentation as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --config-file .mkdocs.yml
+	@echo "Built: site/index.html"
+
 # A venv that was interrupted half-way has no stamp, and is made anew.
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -71,3 +76,8 @@ $(DEV): $(MADE) $(DECLARED)
 	@echo "Installing what tests, lint and benchmarks need."
 	@$(PIP_INSTALL) ".[demo,dev]"
 	@touch $@ $(DEMO)
+
+$(DOCS): $(MADE) $(DECLARED)
+	@echo "Installing what the documentation needs."
+	@$(PIP_INSTALL) ".[docs]"
+	@touch $@
