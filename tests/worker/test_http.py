@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import psutil
@@ -16,7 +16,6 @@ from queue_kit.worker.http import HttpServer, Page, said
 from tests.support.fixtures import OwnRedis
 from tests.support.ports import LOOPBACK, free_port, is_listening
 from tests.support.probes import Answer, ask, series, tell
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 from tests.worker.stage import LEASE_S, POOLS, Stage
