@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import textwrap
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ def drawn() -> dict[str, str]:
     """Each error that the docstring draws, with the one it hangs from ('' for the root)."""
     path: list[str] = []
     parents = {}
-    for line in (errors.__doc__ or "").splitlines():
-        found = re.match(r"^    ((?:[│ ]   )*)(?:[├└]── )?([A-Z]\w+)", line)
+    drawing = (errors.__doc__ or "").partition("\n\n")[2]
+    for line in textwrap.dedent(drawing).splitlines():  # Python 3.13 takes the indentation out of docstrings itself
+        found = re.match(r"^((?:[│ ]   )*)(?:[├└]── )?([A-Z]\w+)", line)
         if found:
             branches, name = found.groups()
             depth = len(branches) // 4 + ("──" in line)
