@@ -162,6 +162,17 @@ class Moves:
             _or_blank(unique.ttl_ms if unique else None),
         )  # fmt: skip
 
+    def add_many(
+        self, bodies: Iterable[tuple[str, str]], like: Message, *, priority: int = 0, when: When = AT_ONCE,
+        expires_at_ms: Number = None, correlation_id: str = "",
+    ) -> Call[list[str]]:  # fmt: skip
+        """Jobs, by id and message, that are alike in all else; answers the state of each, or '' for one that is left to `add`."""
+        flat = [part for pair in bodies for part in pair]
+        return self._call(
+            "add_many", lambda reply: [text(state) for state in reply], like.queue, like.name, priority, *when.arguments,
+            _or_blank(expires_at_ms), like.nesting, correlation_id, *flat,
+        )  # fmt: skip
+
     def claim(self, worker: str, token: str, room: Room, traits: Traits, queues: Sequence[str]) -> Call[Claim]:
         return self._call(
             "claim", _read_claim, worker, token, self.lease_ms, room.limit, room.begin, room.suspects,

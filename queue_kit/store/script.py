@@ -21,7 +21,7 @@ _PARTS: Final = {
     "claim": ("message", "gate", "taking"),
     "enrol": ("roster",),
     **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("message", "ending")),
-    **dict.fromkeys(("hand_over", "notes", "replay", "retry"), ("message",)),
+    **dict.fromkeys(("add_many", "hand_over", "notes", "replay", "retry"), ("message",)),
 }
 
 

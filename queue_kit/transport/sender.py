@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -20,6 +20,7 @@ from queue_kit.transport import envelope, points
 from queue_kit.transport.envelope import Posting
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.lines import Line, Lines, Unreachable
+from queue_kit.transport.parcels import Parcel, parcels_of
 from queue_kit.transport.trip import Trip, unavailable
 
 #: Jobs in one trip: enough that the trip itself costs nothing, few enough that Redis serves others in between.
@@ -69,11 +70,28 @@ class Sender:
             if trouble is not None:
                 answers += [unavailable(posting.id, "no", trouble) for posting in chunk]
                 continue
-            trip = self._travel([posting.id for posting in chunk], _adding(chunk, self._kit), confirmed=True)
-            answers, trouble = answers + trip.results(), trip.trouble
+            some, trouble = self._send_chunk(chunk)
+            answers += some
         for posting, answer in zip(postings, answers, strict=True):
             envelope.log_duplicate(posting, answer)
         return answers
+
+    def _send_chunk(self, chunk: Sequence[Posting]) -> tuple[list[Added | QueueUnavailable], Exception | None]:
+        """Send as much as one trip takes; what a parcel leaves goes alone, in a second one."""
+        parcels = parcels_of(chunk)
+        ids, moves = [parcel.postings[0].id for parcel in parcels], self._kit.moves
+        trip = self._travel(ids, lambda index, again: parcels[index].call(moves, again), confirmed=True)
+        answers = [answer for index, parcel in enumerate(parcels) for answer in parcel.answers(trip, index)]
+        left = [index for index, answer in enumerate(answers) if answer is None]
+        if left:
+            known = {id(posting) for parcel in parcels if parcel.again for posting in parcel.postings}
+            alone = [Parcel([chunk[index]], id(chunk[index]) in known) for index in left]
+            trip = self._travel(
+                [chunk[index].id for index in left], lambda index, again: alone[index].call(moves, again), confirmed=True
+            )
+            for place, index in enumerate(left):
+                answers[index] = trip.result(place)
+        return cast(list[Added | QueueUnavailable], answers), trip.trouble
 
     def run(self, call: Call[Any], job_id: str = "") -> Any:
         """Make one move of another kind, such as one that an operator asks for, and return its answer.
@@ -170,10 +188,6 @@ class Sender:
             refusal = self._durability.refusal(answers[0])
             if refusal:
                 raise ConfigurationError(refusal)
-
-
-def _adding(postings: Sequence[Posting], kit: Kit) -> Callable[[int, bool], Call[Any]]:
-    return lambda index, again: postings[index].add(kit.moves, again=again)
 
 
 def _or_raise(answer: Any) -> Any:

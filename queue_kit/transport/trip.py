@@ -74,15 +74,23 @@ class Trip:
 
     def result(self, index: int) -> Any:
         """What a move has answered; or, not raised, why it may not have been made."""
-        answer, job_id = self._answers[index], self._ids[index]
+        fault, made = self.fault(index), self._made[index]
+        if fault is not None:
+            return unavailable(self._ids[index], *fault)
+        return made.read(self._answers[index]) if made is not None else self._answers[index]
+
+    def refused(self, index: int) -> bool:
+        """Whether Redis has answered a move with an error."""
+        return isinstance(self._answers[index], Exception)
+
+    def fault(self, index: int) -> tuple[str, Exception | str | None] | None:
+        """Whether a move that may not have been made was sent (`no` or `unknown`), and why; ``None``: it was made."""
+        answer = self._answers[index]
         if answer is _UNKNOWN:
-            return unavailable(job_id, "unknown" if self._sent else "no", self.trouble)
+            return "unknown" if self._sent else "no", self.trouble
         if isinstance(answer, Exception):
-            return unavailable(job_id, "no", answer)
-        if self.unconfirmed:
-            return unavailable(job_id, "unknown", self.unconfirmed)
-        made = self._made[index]
-        return made.read(answer) if made is not None else answer
+            return "no", answer
+        return ("unknown", self.unconfirmed) if self.unconfirmed else None
 
     def results(self) -> list[Any]:
         """The same of each move, in order."""

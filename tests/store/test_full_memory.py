@@ -119,7 +119,7 @@ def test_what_is_there_goes_on(full: Desk, verb: str) -> None:
 
 def test_no_move_is_left_out_here() -> None:
     verbs = {name for name, value in inspect.getmembers(Moves, inspect.isfunction) if not name.startswith("_")}
-    assert verbs - {"add"} == {*MOVES, *ERRANDS}
+    assert verbs - {"add", "add_many"} == {*MOVES, *ERRANDS}
 
 
 @pytest.mark.parametrize("when", [AT_ONCE, When(delay_ms=60_000)])
@@ -136,11 +136,21 @@ def test_a_new_job_is_refused_and_nothing_is_half_written(full: Desk, when: When
     assert full.add(when=when).outcome == "added"
 
 
+def test_many_are_refused_together(full: Desk) -> None:
+    """H6: of one call all are added, or none."""
+    fill(full)
+    before = sorted(full.client.keys("*"))
+    with pytest.raises(OutOfMemoryError):
+        full.run(full.moves.add_many([("one", "body"), ("two", "body")], full.message()))
+    assert sorted(full.client.keys("*")) == before
+
+
 def test_an_id_that_is_there_is_still_recognized(full: Desk) -> None:
     """E9: a publish sent again after an unclear answer succeeds, full or not."""
     full.add()
     fill(full)
     assert full.add().outcome == "duplicated"
+    assert full.run(full.moves.add_many([("job", "body")], full.message())) == [""]
 
 
 def test_a_canvas_goes_on(full: Desk) -> None:

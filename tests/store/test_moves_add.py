@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from queue_kit.store import AT_ONCE, When
@@ -189,3 +191,44 @@ def test_the_event_stream_stays_near_its_bound(desk: Desk) -> None:
     desk.rules(events_max=100)
     desk.ledger.run_all([desk.moves.add(f"j{n}", desk.message()) for n in range(500)])
     assert len(desk.kinds()) < 300
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"priority": 3, "correlation_id": "c-1"},
+        {"when": When(delay_ms=60_000)},
+        {"when": When(due_at_ms=4_000_000_000_000), "expires_at_ms": 5_000_000_000_000},
+        {"nesting": 2},
+    ],
+    ids=str,
+)
+def test_jobs_added_together_are_as_those_added_one_by_one(desk: Desk, options: dict[str, Any]) -> None:
+    """SPEC 5: records, places, events, counts and the order are the same."""
+    bodies = {f"{n}": f"body {n} " * n * 40 for n in range(5)}
+    nesting = options.pop("nesting", 0)
+    alone = [desk.run(desk.moves.add(f"a{n}", desk.message(body=b, nesting=nesting), **options)) for n, b in bodies.items()]
+    pairs = [(f"b{n}", body) for n, body in bodies.items()]
+    together = desk.run(desk.moves.add_many(pairs, desk.message(nesting=nesting), **options))
+    assert together == [added.state for added in alone]
+    for n in bodies:
+        records = [{**desk.record(f"{letter}{n}"), "added_at": "", "due_at": ""} for letter in "ab"]
+        assert records[0] == records[1]
+        assert desk.trace(f"a{n}") == desk.trace(f"b{n}")
+    part = "wait" if together[0] == "waiting" else "delayed"
+    assert desk.listed(part) == [*(f"a{n}" for n in bodies), *(f"b{n}" for n in bodies)]
+    assert desk.client.hget(desk.key("counts"), "enqueued work") == "10"
+    assert desk.client.smembers(desk.keys.queues) == {desk.queue}
+
+
+def test_an_id_that_is_known_is_left_to_add(desk: Desk) -> None:
+    """Once, and within one call too: nothing of it is changed."""
+    desk.add("one", body="first")
+    states = desk.run(desk.moves.add_many([("one", "second"), ("two", "a"), ("two", "b")], desk.message()))
+    assert states == ["", "waiting", ""]
+    assert (desk.record("one")["message"], desk.record("two")["message"]) == ("first", "a")
+    assert desk.listed("wait") == ["one", "two"]

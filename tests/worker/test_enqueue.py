@@ -27,6 +27,7 @@ from queue_kit import (
     fixed,
 )
 from queue_kit.rules.brief import brief_repr
+from queue_kit.worker.prepare import prepare
 from tests.apps.enqueue_app import Order
 from tests.store.desk import Desk
 from tests.support.events import trace
@@ -313,6 +314,19 @@ def test_a_batch_goes_through_a_connection_that_breaks_once(own_redis: OwnRedis,
         handles = enqueue_many("enq.free", [{"value": number} for number in range(1_500)])
     assert [(handle.error, handle.deduplicated) for handle in handles] == [(None, False)] * 1_500
     assert Desk(server.client(), "celery").client.zcard("qwk:q:celery:wait") == 1_501
+
+
+def test_what_redis_has_of_a_batch_is_known_when_it_takes_no_more(own_redis: OwnRedis) -> None:
+    """E9, H6: a job that was there is not refused for those that were sent together with it."""
+    server = own_redis(policy="noeviction")
+    with sending(server.url()) as app:
+        postings = [prepare("enq.free", {"value": number}).posting for number in range(120)]
+        sender = app.queue_kit.sender
+        assert {answer.outcome for answer in sender.send_all(postings[::2])} == {"added"}
+        server.client().config_set("maxmemory", 1)
+        answers = sender.send_all(postings)
+    assert [answer.outcome for answer in answers[::2]] == ["duplicated"] * 60
+    assert {answer.sent for answer in answers[1::2]} == {"no"}
 
 
 @pytest.mark.crash

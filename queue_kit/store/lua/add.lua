@@ -17,11 +17,8 @@ local due = due_at(now, delay, instant)
 local job = record(id, 'state', 'queue', 'name', 'token', 'moved', 'nesting', 'cancel')
 local live = job.state == 'waiting' or job.state == 'delayed' or job.state == 'active'
 
-local fields, parts = message_fields(message)
-for field, value in pairs({ expires_at = expires_at, correlation_id = correlation_id, dedup = key,
-  nesting = nesting ~= '0' and nesting or '' }) do
-  if value ~= '' then fields[#fields + 1], fields[#fields + 2] = field, value end
-end
+local fields, parts = fields_of(message, nesting, expires_at, correlation_id)
+if key ~= '' then fields[#fields + 1], fields[#fields + 2] = 'dedup', key end
 
 if live and tonumber(nesting) > tonumber(job.nesting or 0) then
   return continue_replaced(job, now, due, queue, name, priority, fields, parts)

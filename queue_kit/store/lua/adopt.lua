@@ -19,11 +19,7 @@ local function taken_away()
   return redis.call('HDEL', source, tag) == 1
 end
 
-local fields, parts = message_fields(message)
-for field, value in pairs({ expires_at = expires_at, correlation_id = correlation_id,
-  nesting = nesting ~= '0' and nesting or '' }) do
-  if value ~= '' then fields[#fields + 1], fields[#fields + 2] = field, value end
-end
+local fields, parts = fields_of(message, nesting, expires_at, correlation_id)
 
 if not taken_away() then return 'gone' end
 local due = due_at(now, '', instant)

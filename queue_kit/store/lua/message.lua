@@ -18,6 +18,16 @@ local function message_fields(message)
   return fields, parts
 end
 
+-- The same with what else a job is added with, where that is anything.
+local function fields_of(message, nesting, expires_at, correlation_id)
+  local fields, parts = message_fields(message)
+  local function also(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+  if nesting ~= '0' then also('nesting', nesting) end
+  if expires_at ~= '' then also('expires_at', expires_at) end
+  if correlation_id ~= '' then also('correlation_id', correlation_id) end
+  return fields, parts
+end
+
 -- What is left of the message that a record had before the one of so many parts was written over it.
 local function drop_rest(id, parts)
   redis.call('HDEL', job_key(id), parts > 0 and 'message' or '', unpack(PARTS, parts + 1))
