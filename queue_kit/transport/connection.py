@@ -96,14 +96,18 @@ class _JobConnection(kombu.Connection):
 
         Closing it closes its connections.
         """
-        return _OwnClient.from_pool(_unconnected(self, timeout_ms)._get_pool())
+        return _OwnClient.from_pool(self.unconnected_pool(timeout_ms))
+
+    def unconnected_pool(self, timeout_ms: int) -> Any:
+        """A pool of connections to that server, none of them made yet."""
+        return _unconnected(self, timeout_ms)._get_pool()
 
     def open_line(self, timeout_ms: int) -> Any:
         """One connection to that server, ready for commands.
 
         :raises redis.exceptions.RedisError: it cannot be made; each step of it has ``timeout_ms``, but not the name lookup.
         """
-        pool = _unconnected(self, timeout_ms)._get_pool()
+        pool = self.unconnected_pool(timeout_ms)
         connection = pool.connection_class(**pool.connection_kwargs)
         connection.of_pool = pool  # which asks the Sentinels, and is known to it by a weak reference only
         connection.connect()

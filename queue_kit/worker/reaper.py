@@ -9,6 +9,8 @@ from typing import Final
 
 from redis import Redis
 
+from queue_kit.store.moves import Reaped
+from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.role import Role
 from queue_kit.worker.roster import Roster
@@ -33,17 +35,25 @@ class Reaper(Role):
     def tick(self) -> None:
         """Say that this worker lives; stall all that has run out, a batch at a time, if it is time for that."""
         self._roster.call(self.ledger)
+        for found in self._roster.bury_neighbours(self.ledger):
+            self._tell(found)
         if time.monotonic() - self._reaped_at >= self._interval_s - self._every_s / 2:
             self._reaped_at = time.monotonic()
             while self._reap() == _BATCH:
                 pass
 
     def _reap(self) -> int:
+        points.reached("reap sending")
         reaped = self.ledger.run(self._moves.reap(_BATCH))
+        if reaped:
+            points.reached("reaped")
         for found in reaped:
-            logger.warning(
-                "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome
-            )
-            if found.trouble and self._kit.held is not None:
-                self._kit.held.on_unwritten(None, found.id, found.trouble)
+            self._tell(found)
         return len(reaped)
+
+    def _tell(self, found: Reaped) -> None:
+        logger.warning(
+            "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome
+        )
+        if found.trouble and self._kit.held is not None:
+            self._kit.held.on_unwritten(None, found.id, found.trouble)

@@ -1,49 +1,73 @@
-"""Keeps this worker on the roster; without it nobody would know whether a queue is consumed, nor who is silent."""
+"""Keeps this worker on the roster, and looks after those beside it; without it nobody would know whether a queue is consumed, and
+the jobs of a worker that was killed together with its warden would wait for their leases to run out.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from queue_kit.store import Ledger
+from queue_kit.store import Ledger, wire
+from queue_kit.store.moves import Reaped
 from queue_kit.store.roster import BEAT_MS, Facts, abandon, enrol
 from queue_kit.transport.kit import Kit
+from queue_kit.transport.reach import reach
+from queue_kit.worker.witness import Witness, is_dead, remove
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 100  # leases that one script handles, so that it stays short
+_BATCH: Final = 100  # leases that one script handles, so that it stays short
 
 
 class Roster:
-    """This worker's line on the roster. One thread calls it; one more when that has ended."""
+    """This worker's line on the roster, and those of its neighbours on the same kernel. One thread calls it, and one more when
+    that has ended."""
 
-    def __init__(self, kit: Kit, describe: Callable[[], Facts]) -> None:
-        self._kit, self._describe = kit, describe
+    def __init__(self, kit: Kit, witness: Witness, describe: Callable[[], Facts]) -> None:
+        self._moves, self._witness, self._describe = kit.moves, witness, describe
+        self._neighbours: dict[str, str] = {}
         self._called_at = 0.0
 
     def call(self, ledger: Ledger) -> None:
-        """Say that this worker lives, if it is time to."""
+        """Say that this worker lives, if it is time to. The first time it hears of those that have died here before it, too."""
         if time.monotonic() - self._called_at >= BEAT_MS / 1000:
             self._called_at = time.monotonic()
-            ledger.run(enrol(self._kit.moves, self._describe(), ""))
+            self._witness.keep()
+            self._neighbours = ledger.run(enrol(self._moves, self._describe(), self._witness.place))
+
+    def bury_neighbours(self, ledger: Ledger) -> Iterator[Reaped]:
+        """Give back what neighbours had leased that are dead for certain."""
+        for nonce, place in list(self._neighbours.items()):
+            if is_dead(place):
+                yield from self._abandon(nonce, ledger)
+                remove(place)
+                self._neighbours.pop(nonce)
 
     def leave(self, ledger: Ledger) -> None:
-        """The worker ends: it is struck out, and what Redis has not heard of its jobs, if anything, stalls at once."""
+        """The worker ends: it is struck out, and what Redis has not heard of its jobs, if anything, stalls at once. If Redis does
+        not answer, that is left to the warden."""
         try:
-            ledger.run(abandon(self._kit.moves, self._describe().nonce, _BATCH))
+            list(self._abandon(self._describe().nonce, ledger))
         except (RedisError, OSError) as error:
-            logger.warning("the worker could not leave the roster, it goes by itself: %s", error)
+            logger.warning("the worker could not leave the roster: %s", error)
+            self._witness.let_go()
+        else:
+            self._witness.leave()
+
+    def _abandon(self, nonce: str, ledger: Ledger) -> Iterator[Reaped]:
+        while found := ledger.run(abandon(self._moves, nonce, _BATCH)):
+            yield from found
 
 
-@cache
-def kernel() -> str:
-    """The identity of the running kernel, which all containers on it share; '' where it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
+def orders_of_warden(app: Any, nonce: str) -> dict[str, Any]:
+    """What the warden has to know: where, as whom, and what to say there."""
+    moves, timeout_ms = app.queue_kit.moves, app.queue_kit.settings.redis_timeout_ms
+    return {
+        "worker": nonce, "servers": reach(app.connection_for_read(), timeout_ms), "batch": _BATCH,
+        "abandon": wire.whole(abandon(moves, nonce, _BATCH)).decode("latin-1"), "timeout_s": timeout_ms / 1000,
+        "patience_s": 2 * moves.lease_ms / 1000,
+    }  # fmt: skip

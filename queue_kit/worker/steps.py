@@ -24,18 +24,17 @@ from queue_kit.worker.counts import LEASE_LOST, Counts
 from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.health import Health, Pulse
 from queue_kit.worker.http import HttpServer
-from queue_kit.worker.health import Health, Pulse
-from queue_kit.worker.http import HttpServer
 from queue_kit.worker.janitor import Janitor
 from queue_kit.worker.keeper import Keeper
 from queue_kit.worker.reaper import Reaper
 from queue_kit.worker.refusals import check_worker
 from queue_kit.worker.role import Role
-from queue_kit.worker.roster import Roster, kernel
+from queue_kit.worker.roster import Roster, orders_of_warden
 from queue_kit.worker.server import Guard, end_boot, explain
 from queue_kit.worker.shutdown import Shutdown
 from queue_kit.worker.teller import Teller
 from queue_kit.worker.trace import prepare_task
+from queue_kit.worker.witness import Witness, kernel
 
 logger = get_logger(__name__)
 
@@ -63,7 +62,8 @@ class Roles(bootsteps.StartStopStep):
         self._burials = DeadLetterHandler(self._open_client, self._kit, self.counts)
         self._held.on_unwritten = self._burials.unwritten
         self.shutdown = Shutdown(self._open_client, self._kit, self._held, worker, self._burials.flush)
-        self._roster = Roster(self._kit, partial(_describe, worker, nonce, round(time.time() * 1000)))
+        self._witness = Witness(nonce)
+        self._roster = Roster(self._kit, self._witness, partial(_describe, worker, nonce, round(time.time() * 1000)))
         self._guard = Guard(self._open_client, settings, self._held)
         self._roles: list[Role] = [
             self._keeper,
@@ -75,7 +75,6 @@ class Roles(bootsteps.StartStopStep):
             *([Adopter(self._open_client, self._app)] if settings.take_stock_messages else []),
         ]
         self._http = self._server()
-        self._http = self._server()
         self._started = False
         super().__init__(worker, **kwargs)
 
@@ -83,12 +82,13 @@ class Roles(bootsteps.StartStopStep):
         """Prepare the tasks while there is one process."""
         for task in self._app.tasks.values():
             prepare_task(task)
+        self._witness.begin()
+        self._witness.post_warden(partial(orders_of_warden, self._app, self._held.worker))
+        signals.beat_embedded_init.connect(self._witness.let_go)
         signals.worker_shutdown.connect(self._on_worker_shutdown, weak=False)
 
     def start(self, worker: Any) -> None:
         """Be ready to end; the other roles start with the first connection."""
-        if self._http is not None:
-            self._http.start()
         if self._http is not None:
             self._http.start()
         self.shutdown.listen()
@@ -98,17 +98,6 @@ class Roles(bootsteps.StartStopStep):
             self._keeper.busy = lambda: any(_is_within_its_limit(request) for request in list(state.active_requests))
         if getattr(worker.pool, "is_green", False):
             worker.pool.spawn_n(_stay_awake)
-
-    def _server(self) -> HttpServer | None:
-        """What answers probes and scrapers, if it is asked for; and with it what they are told."""
-        settings = self._kit.settings
-        if not settings.enable_worker_metrics_server:
-            return None
-        self._held.on_timed = lambda what, job, seconds: self.counts.observe(what, job.claimed.queue, job.name, seconds)
-        pulse = Pulse(self._open_client)
-        self._roles.append(pulse)
-        health = Health(self._app, self._held, self._keeper, self.counts, pulse)
-        return HttpServer(settings.worker_metrics_host, settings.worker_metrics_port, health.pages)
 
     def _server(self) -> HttpServer | None:
         """What answers probes and scrapers, if it is asked for; and with it what they are told."""
@@ -189,8 +178,7 @@ class Roles(bootsteps.StartStopStep):
                 role.leave()
             self._own_ledger().client.close()
             self._started = False
-        if self._http is not None:
-            self._http.stop()
+        self._witness.leave()
         if self._http is not None:
             self._http.stop()
 

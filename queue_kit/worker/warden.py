@@ -1,0 +1,135 @@
+"""Outlives its worker: waits until that and the last child of its pool are gone, and gives their jobs back at once; without it
+they would wait for their leases to run out.
+
+A program of its own, ``python -I -S warden.py <file>``, with nothing but the standard library and little of that, so that it
+stays small. Its orders come by standard input: where the servers are, and the very bytes to send them, which `store` has made.
+It sleeps in the kernel until the lock on the worker's file comes free, which is when every process that has it open is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+from typing import Any
+
+#: Meant for the worker, and sent to whatever runs beside it: by a terminal, by systemd, by `kill -- -pgid`.
+_NOT_FOR_US = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGTSTP", "SIGUSR1", "SIGUSR2")
+_PAUSE_S = 0.2
+
+
+def main(file: str) -> None:
+    """Let go of whoever started this, wait, and act if the worker has not left in order."""
+    for name in _NOT_FOR_US:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    os.setsid()
+    orders = sys.stdin.buffer.read()
+    watched = os.open(file, os.O_RDONLY)
+    os.chdir("/")
+    if os.fork():
+        os._exit(0)  # the worker waits for this, and has no child that it would have to look after
+    fcntl.flock(watched, fcntl.LOCK_SH)
+    if os.fstat(watched).st_size == 0:  # who leaves in order writes so into it
+        _give_back(orders)
+        _remove(file)
+
+
+def _give_back(raw: bytes) -> None:
+    import json  # noqa: PLC0415 - memory, which is needed only now
+    import time  # noqa: PLC0415
+
+    orders = json.loads(raw)
+    servers, until, given = orders["servers"], time.monotonic() + orders["patience_s"], 0
+    while servers and time.monotonic() < until:
+        left = []
+        for server in servers:
+            try:
+                given += _abandon(server, orders)
+            except (OSError, ValueError):  # down, loading, a replica, whatever it is: it may pass, and the lease is there
+                left.append(server)
+        servers = left
+        if servers:
+            time.sleep(_PAUSE_S)
+    if given:
+        sys.stderr.write(f"queue_kit: worker {orders['worker']} is gone; {given} jobs of its given back\n")
+
+
+def _abandon(server: dict[str, Any], orders: dict[str, Any]) -> int:
+    given, batch = 0, orders["batch"]
+    while True:
+        with _connected(_primary(server, orders["timeout_s"]), orders["timeout_s"]) as link:
+            rows = _first_line(link, server["hello"], orders["abandon"])
+        count = int(rows.removeprefix(b"*"))
+        given += count
+        if count < batch:
+            return given
+
+
+def _primary(server: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    for sentinel in server.get("sentinels", ()):
+        try:
+            with _connected(sentinel, timeout_s) as link:
+                if _first_line(link, sentinel["hello"], server["question"]) == b"*2":
+                    _, host, _, port = (link.readline().strip().decode() for _ in range(4))
+                    return {**server, "host": host, "port": int(port)}
+        except (OSError, ValueError):
+            continue
+    if "sentinels" in server:
+        raise OSError("no Sentinel knows the primary")
+    return server
+
+
+def _first_line(link: Any, hello: list[str], command: str) -> bytes:
+    """Say hello, then the command; the first line of its answer."""
+    link.write("".join([*hello, command]).encode("latin-1"))
+    link.flush()
+    for _ in hello:
+        if link.readline() != b"+OK\r\n":
+            raise ValueError("not admitted")
+    line: bytes = link.readline()
+    if not line.startswith(b"*"):  # an error, or nothing: the connection was cut
+        raise ValueError("refused")
+    return line.strip()
+
+
+def _connected(address: dict[str, Any], timeout_s: float) -> Any:
+    import socket  # noqa: PLC0415
+
+    if address["path"]:
+        link = socket.socket(socket.AF_UNIX)
+        link.settimeout(timeout_s)
+        link.connect(address["path"])
+    else:
+        link = socket.create_connection((address["host"], address["port"]), timeout_s)
+    if address["tls"]:
+        link = _secured(link, address["host"], address["tls"])
+    with link:  # the file keeps it open
+        return link.makefile("rwb")
+
+
+def _secured(link: Any, host: str, tls: dict[str, Any]) -> Any:
+    import ssl  # noqa: PLC0415
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = tls["check_hostname"], ssl.VerifyMode(tls["verify"])
+    if tls["certfile"] or tls["keyfile"]:
+        context.load_cert_chain(tls["certfile"], tls["keyfile"], tls["certificate_password"])
+    if tls["ca_certs"] or tls["ca_path"] or tls["ca_data"]:
+        context.load_verify_locations(tls["ca_certs"], tls["ca_path"], tls["ca_data"])
+    if tls["least"]:
+        context.minimum_version = ssl.TLSVersion(tls["least"])
+    if tls["ssl_ciphers"]:
+        context.set_ciphers(tls["ssl_ciphers"])
+    return context.wrap_socket(link, server_hostname=host)
+
+
+def _remove(file: str) -> None:
+    try:
+        os.unlink(file)  # noqa: PTH108 - pathlib is large
+    except OSError:
+        return  # another was quicker
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
