@@ -6,7 +6,7 @@ Without it each command would look at its own part, and none at the way in which
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from queue_kit.errors import ConfigurationError
-from queue_kit.observe.doctor import Facts, Finding, WorkerFacts, examine
+from queue_kit.observe.doctor import Facts, Finding, WorkerFacts, examine, examine_project
 from queue_kit.store.examination import Examination
 from queue_kit.store.stock import StockKeys
 from queue_kit.worker.apps import app_with_queue_kit
@@ -29,7 +29,8 @@ ANSWERS_IN_S: Final = 1.0
 _TOLD_WITHIN_MS: Final = 60_000
 _CONF: Final = (
     "task_always_eager", "task_acks_late", "worker_prefetch_multiplier", "broker_connection_max_retries",
-    "broker_connection_retry_on_startup", "accept_content", "result_backend", "result_expires", "task_time_limit",
+    "broker_connection_retry_on_startup", "accept_content", "task_serializer", "result_serializer", "result_backend",
+    "result_expires", "task_time_limit", "task_soft_time_limit", "task_queues", "task_create_missing_queues",
 )  # fmt: skip
 
 
@@ -51,6 +52,11 @@ def examine_app(app: Any = None, *, keys: int = KEYS, wait_s: float = ANSWERS_IN
     return examine(facts)
 
 
+def examine_settings(app: Celery) -> list[Finding]:
+    """Examine what an app is told to do: its settings and its tasks. Redis is not asked."""
+    return examine_project(_of_project(app))
+
+
 def _of_project(app: Celery) -> Facts:
     # At most once is what a task asks for itself; the app's own setting is a finding of its own.
     once = sorted(name for name, task in app.tasks.items() if not task.acks_late and not name.startswith("celery."))
@@ -61,7 +67,25 @@ def _of_project(app: Celery) -> Facts:
         conf={name: app.conf.get(name) for name in _CONF},
         refused=_refused(app),
         at_most_once=once,
+        endless=sorted(name for name, task in app.tasks.items() if _is_endless(task)),
+        queue_of={name: queue for name, task in app.tasks.items() if (queue := _declared_queue(task))},
+        beat=dict(_scheduled(app.conf.beat_schedule or {})),
     )
+
+
+def _is_endless(task: Any) -> bool:
+    return getattr(task, "declared", None) is None and task.max_retries is None and bool(getattr(task, "autoretry_for", ()))
+
+
+def _declared_queue(task: Any) -> str | None:
+    declared = getattr(task, "declared", None)
+    return declared.queue if declared is not None else None
+
+
+def _scheduled(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for entry, what in schedule.items():
+        if isinstance(what, Mapping) and what.get("task"):
+            yield str(entry), str(what["task"])
 
 
 def _refused(app: Celery) -> Sequence[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from kombu import Queue
 
 from queue_kit import dead_letters, install
 from queue_kit.observe.doctor import Finding, exit_status
@@ -19,6 +20,7 @@ from queue_kit.store import Keys, Room, Traits
 from queue_kit.worker import doctor
 from queue_kit.worker.control import pause
 from queue_kit.worker.doctor import examine_app
+from queue_kit.worker.task import Declared
 from tests.support.fixtures import OwnRedis, StartWorker
 from tests.support.ports import free_port
 from tests.support.processes import ROOT, environment_with_project
@@ -239,6 +241,8 @@ def test_what_workers_refuse_to_boot_with_is_bad_line_by_line(shop: Shop) -> Non
         ("broker_connection_max_retries", 5, "warn"),
         ("broker_connection_retry_on_startup", False, "warn"),
         ("accept_content", ["json", "pickle"], "warn"),
+        ("task_serializer", "pickle", "warn"),
+        ("result_serializer", "pickle", "warn"),
     ],
 )
 def test_a_setting_that_costs_something_is_named(shop: Shop, setting: str, value: Any, verdict: str) -> None:
@@ -257,6 +261,38 @@ def test_a_task_that_asks_to_run_at_most_once_is_named(shop: Shop) -> None:
     app.task(name="shop.charge", acks_late=False, shared=False)(sell)
     [(verdict, says)] = said(app, "tasks")
     assert (verdict, says.endswith(": shop.charge")) == ("warn", True)
+
+
+def test_a_plain_task_that_is_retried_without_end_is_named(shop: Shop) -> None:
+    app = shop()
+    app.task(name="shop.forever", autoretry_for=(Exception,), max_retries=None, shared=False)(sell)
+    app.task(name="shop.thrice", autoretry_for=(Exception,), shared=False)(sell)
+    [(verdict, says)] = said(app, "tasks")
+    assert (verdict, says.endswith(": shop.forever")) == ("warn", True)
+
+
+def test_a_soft_limit_that_never_comes_is_found(shop: Shop) -> None:
+    found = said(shop(task_soft_time_limit=30, task_time_limit=20), "deadlines")
+    assert [says for verdict, says in found if verdict == "warn" and "task_soft_time_limit 30: at task_time_limit 20" in says]
+
+
+@pytest.mark.parametrize(
+    ("creates", "verdict", "setting"),
+    [(True, "warn", "task_queues"), (False, "bad", "task_create_missing_queues")],
+)
+def test_a_job_whose_queue_is_not_among_those_of_workers_is_named(
+    shop: Shop, creates: bool, verdict: str, setting: str
+) -> None:
+    app = shop(task_queues=[Queue("celery")], task_create_missing_queues=creates)
+    app.task(name="a.pack", declared=Declared("a.pack", "parcels", None, None, None), shared=False)(sell)
+    [(found, says)] = [(how, says) for how, says in said(app, "tasks") if "a.pack (parcels)" in says]
+    assert (found, says.startswith(setting)) == (verdict, True)
+
+
+def test_an_entry_of_the_schedule_without_a_task_is_named(shop: Shop) -> None:
+    schedule = {"nightly": {"task": "shop.gone", "schedule": 60}, "hourly": {"task": "shop.sell", "schedule": 60}}
+    [(verdict, says)] = said(shop(beat_schedule=schedule), "tasks")
+    assert (verdict, says.endswith(": nightly (shop.gone)")) == ("warn", True)
 
 
 @pytest.mark.parametrize(

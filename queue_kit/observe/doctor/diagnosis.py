@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from queue_kit.observe.doctor import project, server, work
+from queue_kit.observe.doctor import project, server, tasks, work
 from queue_kit.observe.doctor.facts import Facts, Finding, Verdict, bad
 from queue_kit.rules.printing import printable
 
@@ -18,7 +18,7 @@ _OF_THE_SERVER: Final[tuple[Check, ...]] = (
 )  # fmt: skip
 _OF_THE_PROJECT: Final[tuple[Check, ...]] = (
     project.refused, project.celery_settings, project.results, project.at_most_once, project.leases, project.deadlines,
-    project.known_ids,
+    project.known_ids, tasks.endless, tasks.limits, tasks.queues, tasks.schedule,
 )  # fmt: skip
 _OF_THE_WORK: Final[tuple[Check, ...]] = (
     work.stock_messages, work.stock_workers, work.unacked, work.unread_queues, work.unknown_tasks, work.oldest_waiting,
@@ -29,6 +29,11 @@ _OF_THE_WORK: Final[tuple[Check, ...]] = (
 def examine(facts: Facts) -> list[Finding]:
     """Judge everything, in the order in which it is put right: the server, the project's settings, the work itself."""
     return list(_findings(facts))
+
+
+def examine_project(facts: Facts) -> list[Finding]:
+    """Judge what needs no Redis: the settings and the tasks."""
+    return [finding for check in _OF_THE_PROJECT for finding in check(facts)]
 
 
 def _findings(facts: Facts) -> Iterator[Finding]:

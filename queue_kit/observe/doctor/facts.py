@@ -44,7 +44,8 @@ class Facts:
     """All that is judged. ``trouble``: what kept the server from being read; there is nothing else then.
 
     ``unasked``: what kept the workers from being asked; ``conf``: Celery's settings by name; ``refused``: what a worker would
-    refuse to boot with; ``at_most_once``: tasks that ask to run at most once; ``unfit``: why no job may be taken from this
+    refuse to boot with; ``at_most_once``: tasks that ask to run at most once; ``endless``: plain ones that retry without end;
+    ``queue_of``: queue by declared job; ``beat``: task by entry of the schedule; ``unfit``: why no job may be taken from this
     server; ``our_now_ms``: this process's clock, when that of Redis was read.
     """
 
@@ -64,6 +65,9 @@ class Facts:
     conf: Mapping[str, Any] = field(default_factory=dict)
     refused: Sequence[str] = ()
     at_most_once: Sequence[str] = ()
+    endless: Sequence[str] = ()
+    queue_of: Mapping[str, str] = field(default_factory=dict)
+    beat: Mapping[str, str] = field(default_factory=dict)
 
 
 def ok(check: str, says: str) -> Finding:

@@ -10,6 +10,7 @@ from queue_kit.observe.doctor.facts import Facts, Finding, Verdict, bad, ok, som
 _SHORT_LEASE_MS: Final = 5_000
 _SHORT_MEMORY_MS: Final = 60_000
 _LONG_SEND_MS: Final = 10_000
+_PICKLES: Final = frozenset({"pickle", "application/x-python-serialize"})
 
 #: Settings of Celery's that are legal and cost something: name, which values, verdict, why, what would be right.
 _COSTLY: Final[tuple[tuple[str, Callable[[Any], bool], Verdict, str, str], ...]] = (
@@ -34,8 +35,16 @@ _COSTLY: Final[tuple[tuple[str, Callable[[Any], bool], Verdict, str, str], ...]]
         "workers end when Redis is not there at their start", "leave it out",
     ),
     (
-        "accept_content", lambda value: bool({"pickle", "application/x-python-serialize"} & set(value or ())), Verdict.WARN,
+        "accept_content", lambda value: bool(_PICKLES & set(value or ())), Verdict.WARN,
         "whoever can write to Redis can run code in the workers", "use json alone",
+    ),
+    (
+        "task_serializer", lambda value: value in _PICKLES, Verdict.WARN,
+        "jobs are pickles: workers must run whatever code is in them, and one of an older version may not open", "use json",
+    ),
+    (
+        "result_serializer", lambda value: value in _PICKLES, Verdict.WARN,
+        "results are pickles: whoever reads one runs whatever code is in it", "use json",
     ),
 )  # fmt: skip
 
@@ -90,8 +99,8 @@ def deadlines(facts: Facts) -> Iterator[Finding]:
     settings, limit_s = facts.settings, facts.conf.get("task_time_limit")
     longest_ms = max(settings.job_timeout_ms, int((limit_s or 0) * 1000))
     if longest_ms > settings.shutdown_timeout_ms:
-        waits_ms = settings.shutdown_timeout_ms
-        says = f"a run may last {longest_ms} ms, a shutdown waits {waits_ms}: a deploy runs longer ones again"
+        times = f"a run may last {longest_ms} ms, a shutdown waits {settings.shutdown_timeout_ms}"
+        says = f"SHUTDOWN_TIMEOUT_MS: {times}: a deploy runs longer ones again"
         yield warn("deadlines", says, "SHUTDOWN_TIMEOUT_MS above the longest run, the platform's grace period above that")
     else:
         yield ok("deadlines", f"a shutdown waits {settings.shutdown_timeout_ms} ms, as long as a declared run may last")
