@@ -16,6 +16,7 @@ from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadin
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from queue_kit.errors import ConfigurationError
+from queue_kit.transport import points
 
 #: Connections of one process at once. Each is busy for about a millisecond; more threads than this wait their turn.
 MOST: Final = 32
@@ -50,8 +51,10 @@ class Line:
         """
         asked, waiting = 0, iter(commands)
         while some := list(islice(waiting, _WRITTEN_AT_ONCE)):
+            points.reached("send writing")
             self._write(some, until)
             asked += len(some)
+        points.reached("send written")
         for _ in range(asked):
             answers.append(self._answer(until))  # noqa: PERF401 - one by one: those before an error count
 

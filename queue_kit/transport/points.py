@@ -1,5 +1,5 @@
-"""Names for the moments of a run between fetch and settle, and of a relay's batch; without them a crash test could only kill
-at random, and a window between two commands would be found once in a thousand runs.
+"""Names for the moments of a run between fetch and settle, of a send, of a relay's batch and of what roles do; without them a
+crash test could only kill at random, and a window between two commands would be found once in a thousand runs.
 
 Nothing watches in production: a point then costs the look at one global.
 """
@@ -16,6 +16,11 @@ PARENT: Final = (
 )  # fmt: skip
 #: Where the pool runs the job: a child of the main process, or a thread or greenlet in it.
 CHILD: Final = ("function entering", "function left", "move sending", "move answered", "report returning")
+
+#: Where jobs are sent; ``send writing`` once for each few of many.
+SENDER: Final = ("send entering", "send writing", "send written", "send answered")
+#: In the threads of a worker that look after jobs: ``reaped`` and ``note read`` when there was something to do.
+ROLES: Final = ("reap sending", "reaped", "trim sending", "trimmed", "note read", "note told", "note struck")
 
 #: In a relay of the outbox, around one batch.
 RELAY: Final = ("rows read", "rows sent", "rows marked", "rows committed")

@@ -123,10 +123,12 @@ class Sender:
         Making a move again is safe: its script knows the id, or the token, that it has seen.
         """
         trip, lines, until = Trip(ids, call), self._in_this_process(), monotonic() + self._budget_s
+        points.reached("send entering")
         for last in (False, True):
             try:
                 with lines.borrowed(until) as line:
                     trip.make(line, until)
+                    points.reached("send answered")
                     if trip.met_no_primary:
                         raise Unreachable("this Redis is no primary (any more)")
                     if confirmed and self._durability and trip.has_written:

@@ -10,6 +10,7 @@ from redis import Redis
 
 from queue_kit.states import State
 from queue_kit.store import Call, Keys
+from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.role import Role
 
@@ -29,9 +30,11 @@ class Janitor(Role):
     def tick(self) -> None:
         """Trim every queue: all of them in one trip, then those again that had more than a batch."""
         due = list(product(self.ledger.queues(self._keys), (State.COMPLETED, State.FAILED, State.CANCELLED)))
+        points.reached("trim sending")
         while due:
             gone = self.ledger.run_all([self._trim(queue, state) for queue, state in due])
             due = [place for place, count in zip(due, gone, strict=True) if count == _BATCH]
+        points.reached("trimmed")
 
     def _trim(self, queue: str, state: State) -> Call[int]:
         settings = self._settings

@@ -19,6 +19,7 @@ from redis import Redis
 from queue_kit.errors import JobLostError, JobStalledError, QueueKitError
 from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
+from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.chords import free_claim
 from queue_kit.worker.dead_letter import DeadLetterHandler
@@ -45,6 +46,7 @@ class Teller(Role):
     def tick(self) -> None:
         """Take the notes that are due, act on each, strike it out."""
         for note in self.ledger.run(self._moves.notes()):
+            points.reached("note read")
             if note.cause == Cause.EXPIRED:
                 self._burials.expired(note.id, self.ledger)
             try:
@@ -52,7 +54,9 @@ class Teller(Role):
             except Exception:
                 logger.exception("those who wait for job %s could not be told; trying again later", note.id)
             else:
+                points.reached("note told")
                 self.ledger.run(self._moves.strike(note.id))
+                points.reached("note struck")
 
     def _tell(self, note: Note) -> None:
         if not note.message or note.state not in (State.FAILED, State.CANCELLED):

@@ -194,7 +194,7 @@ def _break() -> None:
     raise RuntimeError("broken on purpose")
 
 
-def _watch_from_environment() -> None:
+def watch_from_environment() -> None:
     """`CRASH_AT=kill:settle sent:2` kills this process when it reaches that point for the second time."""
     action, _, where = os.environ.get("CRASH_AT", "").partition(":")
     if action:
@@ -208,7 +208,7 @@ _ACTIONS = {"kill": _kill, "freeze": _freeze, "hang": _hang, "break": _break, "t
 @signals.celeryd_init.connect
 def _remember_main(**_: Any) -> None:
     os.environ["CRASH_MAIN_PID"] = str(os.getpid())
-    _watch_from_environment()
+    watch_from_environment()
 
 
 app = make()

@@ -54,9 +54,11 @@ class WorkerPlace:
 
     @property
     def ready(self) -> bool:
-        """Whether the worker lives, and has said that it takes jobs."""
+        """Whether the worker lives, and has said a second ago that it takes jobs: Celery gives up a worker of which a child
+        dies while it starts."""
         worker = self.running
-        return worker is not None and (self.folder / f"ready-{worker.hostname}").exists()
+        said = self.folder / f"ready-{worker.hostname}" if worker is not None else None
+        return said is not None and said.exists() and said.stat().st_mtime < time.time() - 1
 
 
 @dataclass
@@ -83,6 +85,11 @@ class ProducerPlace:
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether the producer is past its start, and knows of signals."""
+        return (self.folder / f"sent-{self.name}{self.boots}").exists()
 
 
 @dataclass
@@ -146,7 +153,7 @@ class Fleet:
 
     def kill_child(self, place: WorkerPlace) -> None:
         """SIGKILL one process of a pool."""
-        worker = place.running
+        worker = place.running if place.ready else None
         children = worker.child_pids() if worker is not None else []
         if worker is not None and children:
             pid = self.dice.choice(children)
@@ -169,7 +176,8 @@ class Fleet:
             if sender.process is not None and sender.running:
                 sender.process.terminate()
         for sender in self.senders:
-            if sender.process is not None and wait_for_exit(sender.process, within_s=SHUTDOWN_S) != 0:
+            ended = wait_for_exit(sender.process, within_s=SHUTDOWN_S) if sender.process is not None else 0
+            if ended != 0 and sender.has_sent:
                 self.deaths.append(f"producer {sender.name}{sender.boots} did not end in order")
 
     def end_working(self) -> None:
