@@ -1,0 +1,1 @@
+"""A whole project of stock Celery and Django, and its move."""

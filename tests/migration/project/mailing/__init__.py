@@ -1,0 +1,1 @@
+"""One app of the shop."""
