@@ -319,7 +319,10 @@ class JobChannel(JobQueues):
             )  # fmt: skip
             self.held.settle(job, call, envelope.ignore_answer)
             return job, None
-        return self.held.take(claimed, str((message.get("headers") or {}).get("task", ""))), message
+        headers = message.get("headers") or {}
+        job = self.held.take(claimed, str(headers.get("task", "")))
+        job.correlation_id = envelope.correlation_of(headers)
+        return job, message
 
     def _deliver(self, job: HeldJob, message: Any) -> None:
         """Hand a job to the consumer of its queue, unless it has ended or nobody consumes that queue any more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -79,7 +80,7 @@ def post(
         when=When(ours.get("delay_ms"), None) if "delay_ms" in ours else When(None, _instant_ms(headers.get("eta"))),
         priority=priority,
         expires_at_ms=_instant_ms(headers.get("expires")),
-        correlation_id=_correlation_id(headers),
+        correlation_id=_unless_own(correlation_of(headers), headers),
         unique=unique,
     )
 
@@ -97,11 +98,16 @@ def brief_json(value: Any) -> str:
         return str(dumps(value))
 
 
-def _correlation_id(headers: dict[str, Any]) -> str:
-    """What the caller gave or the sending job had; else the id at the root of jobs that sent each other. '': none but its own."""
-    given = (headers.get(PROPERTY) or {}).get("correlation_id")
-    root = headers.get("root_id")
-    return str(given or (root if root and root != headers.get("id") else ""))
+def correlation_of(headers: Mapping[str, Any]) -> str:
+    """What the caller gave or the sending job had; else the id at the root of jobs that sent each other; else ''."""
+    ours = headers.get(PROPERTY)
+    given = ours.get("correlation_id") if isinstance(ours, dict) else None
+    return str(given or headers.get("root_id") or "")
+
+
+def _unless_own(correlation_id: str, headers: Mapping[str, Any]) -> str:
+    """'' for a job's own id, which needs no place in its record."""
+    return "" if correlation_id == headers.get("id") else correlation_id
 
 
 def post_task(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from queue_kit.errors import JobNotFound, QueueUnavailable, WrongState
+from queue_kit.observe import transitions
 from queue_kit.rules.backoff import LONGEST_MS
 from queue_kit.states import Cause, State
 from queue_kit.store import Call, Keys, Ledger
@@ -200,7 +201,10 @@ def _moves(app: Any) -> Any:
 
 
 def _run(app: Any, call: Call[Any], job_id: str = "") -> Any:
-    return _kit(app).sender.run(call, job_id)
+    answer = _kit(app).sender.run(call, job_id)
+    if job_id:
+        transitions.asked(call.script.name, job_id, answer)
+    return answer
 
 
 def _reading(read: Any) -> Any:

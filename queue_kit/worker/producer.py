@@ -11,6 +11,7 @@ from typing import Any, Self
 from kombu.exceptions import LimitExceeded
 
 from queue_kit.errors import QueueUnavailable
+from queue_kit.observe import transitions
 from queue_kit.store.moves import Added
 from queue_kit.transport.envelope import Posting
 from queue_kit.transport.kit import Kit
@@ -31,7 +32,9 @@ class JobProducer:
 
         :raises QueueUnavailable: as :meth:`queue_kit.transport.sender.Sender.send`.
         """
-        self.added = self._app.queue_kit.sender.send(posting)
+        kit: Kit = self._app.queue_kit
+        self.added = kit.sender.send(posting)
+        transitions.sent(kit, posting, self.added)
         announce()
 
     @property
@@ -101,6 +104,7 @@ class Collector(JobProducer):
         answers: list[Added | QueueUnavailable] = self._app.queue_kit.sender.send_all(self.postings)
         for posting, answer in zip(self.postings, answers, strict=True):
             if isinstance(answer, Added):
+                transitions.sent(self._app.queue_kit, posting, answer)
                 self.announce(posting.id)
         return answers
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from redis.exceptions import RedisError
 
 from queue_kit.errors import JobLostError
+from queue_kit.observe import transitions
 from queue_kit.rules.outcome import GIVEN_BACK, Failure, Release
 from queue_kit.states import Cause
 from queue_kit.store import Call, Message, When
@@ -39,9 +40,12 @@ class Settler:
             self.cancel(job, job.cancel, tell=True)
         job.beginning = True  # before the look at `draining`: a shutdown sets that first, and then looks at this
         try:
-            return not job.ended and self._may_begin(job)
+            begins = not job.ended and self._may_begin(job)
         finally:
             job.beginning = False
+        if begins:
+            transitions.begun(job)
+        return begins
 
     def _may_begin(self, job: HeldJob) -> bool:
         if self._held.draining:
@@ -129,6 +133,7 @@ class Settler:
 
     def _answered(self, job: HeldJob, verb: str, answer: Any) -> None:
         self._held.drop(job)
+        transitions.settled(job, verb, answer)
         word = getattr(answer, "outcome", answer)
         if word in ("lost", "gone"):
             self._held.lose(job, f"{verb} is refused")

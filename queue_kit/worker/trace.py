@@ -5,6 +5,7 @@ door than an Exception.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -16,9 +17,10 @@ from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
 
 from queue_kit.errors import JobExit
+from queue_kit.observe.correlation import running_job
 from queue_kit.rules.outcome import Cancel, Failure, Release
 from queue_kit.transport import points
-from queue_kit.transport.envelope import PROPERTY
+from queue_kit.transport.envelope import PROPERTY, correlation_of
 from queue_kit.transport.kit import Kit, Run
 from queue_kit.transport.stops import Stop
 from queue_kit.worker.deadline import watch
@@ -51,6 +53,7 @@ def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwarg
     running = app.queue_kit.running
     running[uuid] = run
     watch(run)
+    shown = running_job.set(partial(_fields, request))
     trace = fast_trace_task if app.use_fast_trace_task else trace_task_ret
     try:
         failed, retval, runtime = trace(name, uuid, request, *args, **kwargs)
@@ -62,6 +65,7 @@ def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwarg
         return 1, _pickleable(error), 0.0, Report(_escaped(error), run.replaced, run.moved, run.unsent, stored=False)
     finally:
         watch(None)
+        running_job.reset(shown)
         if running.get(uuid) is run:
             del running[uuid]
     points.reached("report returning")
@@ -82,6 +86,15 @@ def _run_of(job_id: str, request: Mapping[str, Any], kit: Kit) -> Run:
     facts = (request.get("properties") or {}).get(PROPERTY) or {}
     stop = Stop(kit.held.stops if kit.held else None, facts.get("slot"), facts.get("timeout_ms"))
     return Run(job_id, facts.get("token", ""), facts, stop, request.get("replaced_task_nesting") or 0)
+
+
+def _fields(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What each line of the log says that is written in this run."""
+    facts, job_id = (request.get("properties") or {}).get(PROPERTY) or {}, request.get("id")
+    return {
+        "queue": facts.get("queue"), "job_id": job_id, "job_name": request.get("task"),
+        "correlation_id": correlation_of(request) or job_id, "attempt": facts.get("attempts_started"),
+    }  # fmt: skip
 
 
 def _escaped(error: BaseException) -> Failure:
