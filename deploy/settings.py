@@ -11,6 +11,7 @@ from kombu import Exchange, Queue
 
 from deploy.environ import flag, required_outside_debug, whole_number, words
 from deploy.schedule import BEAT_SCHEDULE
+from queue_kit.observe.logs import json_logging
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -130,7 +131,9 @@ STATICFILES_DIRS = [BASE_DIR / "deploy" / "static"]
 STATIC_ROOT = BASE_DIR / "staticfiles"
 WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DEBUG
 
-LOGGING = {
+# Lines for people on a laptop, JSON for whatever gathers logs; workers follow, see deploy/celery.py.
+JSON_LOGS = flag("DJANGO_JSON_LOGS", default=not DEBUG)
+LOGGING = json_logging() if JSON_LOGS else {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
