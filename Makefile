@@ -18,7 +18,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test crash chaos soak bench bench-quick lint docs
+.PHONY: help demo serve on-sale test crash chaos soak bench bench-quick lint docs
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,6 +28,9 @@ demo: $(DEMO) ## show the four cases: real workers, a real Redis, a real kill
 
 serve: $(DEMO) ## leave the demo running and say where to look
 	@$(RUN) -m deploy.demo --serve
+
+on-sale: $(DEMO) ## sell a hall to a crowd while a worker is killed, and say whether all came right
+	@$(RUN) -m deploy.demo.on_sale $(ARGS)
 
 test: $(DEV) ## run every test, on private Redis servers
 	@$(RUN) -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)

@@ -30,8 +30,9 @@ EVERYDAY = {"TICKETING_HOLD_MS": "30000"}
 class Stack:
     """Start everything on entering, stop everything that was started, by pid, on leaving."""
 
-    def __init__(self, redis_url: str = "") -> None:
+    def __init__(self, redis_url: str = "", database_url: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="queue-demo-"))
+        self.database_url = database_url or f"sqlite:///{self.folder / 'db.sqlite3'}"
         self.processes: list[Process] = []
         self.workers: list[Process] = []
         self.redis_url = redis_url
@@ -91,7 +92,7 @@ class Stack:
     def environment(self, scoring_port: int) -> dict[str, str]:
         """Return what every process of the site is told; nothing of the caller's own databases can get in."""
         urls = {
-            "DATABASE_URL": f"sqlite:///{self.folder / 'db.sqlite3'}",
+            "DATABASE_URL": self.database_url,
             "REDIS_URL": self.redis_url,
             "EXAMHALL_SCORING_URL": f"http://127.0.0.1:{scoring_port}",
             "TICKETING_EDGE_PURGE_URL": self.edge.url,
