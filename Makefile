@@ -29,6 +29,9 @@ demo: $(DEMO) ## show the four cases: real workers, a real Redis, a real kill
 serve: $(DEMO) ## leave the demo running and say where to look
 	@$(RUN) -m deploy.demo --serve
 
+rush: $(DEMO) ## hand in 200 exams at once, the old way and the new, and compare what each candidate waited
+	@$(RUN) -m deploy.demo.rush $(ARGS)
+
 on-sale: $(DEMO) ## sell a hall to a crowd while a worker is killed, and say whether all came right
 	@$(RUN) -m deploy.demo.on_sale $(ARGS)
 

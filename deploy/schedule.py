@@ -15,6 +15,11 @@ def kept_since(now: datetime | None = None) -> str:
     return day.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
+def a_minute_ago() -> str:
+    """Return the instant before which nobody hands in by hand any more: past the bell, its grace and a slow request."""
+    return (datetime.now(UTC) - timedelta(minutes=1)).isoformat()
+
+
 BEAT_SCHEDULE = {
     "maintenance-cleanup": {
         "task": "maintenance.cleanup",
@@ -22,6 +27,13 @@ BEAT_SCHEDULE = {
         # Beat works it out when it sends the job; the job itself never looks at the clock.
         "kwargs": {"before": BeatLazyFunc(kept_since)},
         "options": {"queue": "maintenance"},
+    },
+    # For browsers that died before the bell, or were closed while the queue was away; one that waits is as good as two.
+    "papers-collect": {
+        "task": "papers.collect",
+        "schedule": 30.0,
+        "kwargs": {"rung_before": BeatLazyFunc(a_minute_ago)},
+        "options": {"queue": "maintenance", "expires": 30},
     },
     # For holds and drawings whose job was never sent: their web process died between the commit and the send.
     "tidy-box-office": {"task": "tidy-box-office", "schedule": 60.0, "options": {"queue": "holds"}},

@@ -9,6 +9,7 @@ import argparse
 import json
 import signal
 import threading
+import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,18 +32,20 @@ class Call:
 
 
 class Rehearsal:
-    """What the next calls meet: refusal for some number of them, or silence until released."""
+    """What the next calls meet: refusal for some number of them, silence until released, or so much time to think."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._fail_next = 0
         self._holding = False
         self._held = 0
+        self._latency_ms = 0
         self._calls: deque[Call] = deque(maxlen=CALLS_KEPT)
 
-    def tell(self, fail_next: int | None = None, hold: bool | None = None) -> None:
-        """Set how many of the next calls fail, or begin or end the holding."""
+    def tell(self, fail_next: int | None = None, hold: bool | None = None, latency_ms: int | None = None) -> None:
+        """Set how many of the next calls fail, how long each takes, or begin or end the holding."""
         with self._changed:
+            self._latency_ms = self._latency_ms if latency_ms is None else max(0, int(latency_ms))
             self._fail_next = self._fail_next if fail_next is None else fail_next
             self._holding = self._holding if hold is None else hold
             self._changed.notify_all()
@@ -54,9 +57,11 @@ class Rehearsal:
             self._held += 1
             self._changed.wait_for(lambda: not self._holding)
             self._held -= 1
+            thinks_s = self._latency_ms / 1000
             refuse = self._fail_next > 0
             self._fail_next -= refuse
-            return not refuse
+        time.sleep(thinks_s)
+        return not refuse
 
     def report(self) -> dict[str, Any]:
         with self._changed:

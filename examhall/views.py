@@ -38,7 +38,7 @@ View = Callable[..., HttpResponse]
 @never_cache
 def index(request: HttpRequest) -> HttpResponse:
     """Show a user's own attempts, and the seats that are nobody's."""
-    attempts = Attempt.objects.select_related("exam").order_by("public_id")
+    attempts = Attempt.objects.select_related("exam").order_by("exam_id", "public_id")
     mine = attempts.filter(student=request.user) if request.user.is_authenticated else attempts.none()
     seats = attempts.filter(student=None)[:OPEN_SEATS_SHOWN]
     watched = Exam.objects.order_by("title") if may_watch(request.user) else []

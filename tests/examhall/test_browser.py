@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from examhall.models import Attempt, Exam
 from examhall.scoring_service import ScoringServer
-from tests.conftest import StartWorker
 from tests.django.admin_site import browser_of
 from tests.support.browser import PHONE, barriers, browser, fits, keep_picture, open_page
 from tests.support.redis_server import RedisServer
-from tests.support.site import BROKER_URL
 
 __all__ = ["browser", "open_page"]
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -28,24 +26,8 @@ OpenPage = Callable[..., Any]
 
 
 @pytest.fixture
-def worker(
-    queue: RedisServer, scoring: ScoringServer, start_worker: StartWorker, settings: Any, tmp_path: Path
-) -> Any:
-    """A worker of the site, on its Redis and on the tests' own database."""
-    env = {
-        "DJANGO_SETTINGS_MODULE": "deploy.settings", "REDIS_URL": BROKER_URL, "EXAMHALL_REPORTS_DIR": str(tmp_path),
-        "DATABASE_URL": f"sqlite:///{settings.DATABASES['default']['TEST']['NAME']}",
-        "EXAMHALL_SCORING_URL": settings.EXAMHALL_SCORING_URL,
-    }  # fmt: skip
-    settings.EXAMHALL_REPORTS_DIR = str(tmp_path)
-    queues = ["grading", "reports", "email"]
-    return start_worker("deploy", broker_url=BROKER_URL, backend_url="", env=env, pool="solo", queues=queues)
-
-
-def examiner() -> User:
-    user = User.objects.create_user("eve", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename="watch_exam"))
-    return user
+def worker(site_worker: Callable[..., Any]) -> Any:
+    return site_worker()
 
 
 def ring_bell(in_s: float) -> None:
@@ -190,9 +172,9 @@ def test_without_javascript_a_paper_is_saved_and_handed_in(
 
 
 def test_an_examiner_sees_the_rush_and_the_report_grow(
-    attempt: Attempt, worker: Any, queue: RedisServer, open_page: OpenPage
+    attempt: Attempt, examiner: User, worker: Any, queue: RedisServer, open_page: OpenPage
 ) -> None:
-    page = open_page(browser_of(examiner()), viewport={"width": 1100, "height": 1200})
+    page = open_page(browser_of(examiner), viewport={"width": 1100, "height": 1200})
     page.goto(RUSH)
     student = open_page()
     student.goto(PAPER)
@@ -209,12 +191,14 @@ def test_an_examiner_sees_the_rush_and_the_report_grow(
     page.locator("#queue").get_by_text("Being graded").wait_for()
 
 
-def test_html_in_every_field_is_shown_as_text(attempt: Attempt, queue: RedisServer, open_page: OpenPage) -> None:
+def test_html_in_every_field_is_shown_as_text(
+    attempt: Attempt, examiner: User, queue: RedisServer, open_page: OpenPage
+) -> None:
     Exam.objects.update(title=HTML)
     Attempt.objects.update(candidate=HTML, answers={"1": HTML[:20], "8": HTML[:20]})
     attempt.exam.questions.create(number=8, text=HTML, right="a")
     attempt.exam.questions.filter(number=1).update(text=HTML, choices=f"{HTML}\n{HTML}")
-    page = open_page(browser_of(examiner()))
+    page = open_page(browser_of(examiner))
     page.goto(PAPER)
     assert page.locator("h1").inner_text() == HTML
     page.goto("about:blank")
@@ -227,10 +211,12 @@ def test_html_in_every_field_is_shown_as_text(attempt: Attempt, queue: RedisServ
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_keeps_anybody_out(attempt: Attempt, queue: RedisServer, open_page: OpenPage, scheme: str) -> None:
+def test_no_page_keeps_anybody_out(
+    attempt: Attempt, examiner: User, queue: RedisServer, open_page: OpenPage, scheme: str
+) -> None:
     """A phone's width, axe, light and dark."""
     Attempt.objects.get(public_id="a-5519").store_score(50)
-    page = open_page(browser_of(examiner()), viewport=PHONE, color_scheme=scheme)
+    page = open_page(browser_of(examiner), viewport=PHONE, color_scheme=scheme)
     for url in ("/examhall/", "/examhall/login/", PAPER, "/examhall/attempts/a-5519/", RUSH):
         page.goto(url)
         assert (url, fits(page), barriers(page)) == (url, True, [])

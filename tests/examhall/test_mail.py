@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
+from django.apps import apps
 
 from examhall.mail import SendEmail, compose, deliver, mail_score, message_id, send_email, subject
 from examhall.models import Attempt
@@ -155,3 +157,31 @@ def sender(server: RedisServer) -> Any:
     app = Celery("sender", broker=server.url(), set_as_current=False)
     install(app)
     return app
+
+
+@pytest.mark.crash
+@pytest.mark.django_db(transaction=True)
+def test_a_grading_that_was_killed_after_sending_its_mail_mails_once(
+    attempt: Attempt, site: Any, site_worker: Any, sink: SmtpSink, tmp_path: Path
+) -> None:
+    """SPEC 6. Given a score that is stored and its mail sent for, killed before the grading returned; then it runs again, and
+    there is one mail, one mark and one mail job."""
+    lease = {"WORKER_LOCK_DURATION_MS": "1000", "WORKER_STALLED_INTERVAL_MS": "200"}
+    env = {"EMAIL_HOST": "127.0.0.1", "EMAIL_PORT": str(sink.port), "CRASH_FOLDER": str(tmp_path), **lease}
+    site.post("/examhall/attempts/a-5521/submit")
+    attempt.refresh_from_db()
+    victim = site_worker("tests.apps.site_app", **env, CRASH_AT="kill:function left")
+    wait_until(lambda: not victim.running, says="the worker is dead", within_s=40)
+    site_worker("tests.apps.site_app", **env)
+    census = open_census(celery_app())
+    job = wait_until(lambda: ended(census, attempt.grading_job), says="the grading ends", within_s=40)
+    wait_until(lambda: Attempt.objects.get(pk=attempt.pk).mailed_at, says="the mail is sent", within_s=20)
+    assert (job.state, job.attempts_started, job.stalled_count) == ("completed", 2, 1)
+    assert [mail["To"] for mail in sink.mails] == ["cleo.dunn@example.org"]
+    assert apps.get_model("queue_kit", "Claim").objects.filter(job_name="email.send").count() == 1
+    assert sum(census.counts("email").values()) == 1
+
+
+def ended(census: Any, job_id: str) -> Any:
+    job = census.job(job_id)
+    return job if job.state.is_final else None
