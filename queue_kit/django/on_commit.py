@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from queue_kit.errors import QueueKitError, QueueUnavailable
+from queue_kit.errors import ConfigurationError, QueueUnavailable
 from queue_kit.worker.enqueue import Enqueued
 from queue_kit.worker.prepare import Prepared, prepare
 
@@ -74,7 +74,7 @@ def _send(prepared: Prepared, name: str, handle: OnCommit, connection: Any) -> N
         if trouble is not None:
             raise QueueUnavailable(f"not tried, the send before it failed: {trouble}", prepared.id, "no")
         handle.note(prepared.send())
-    except QueueKitError as error:
+    except (QueueUnavailable, ConfigurationError) as error:
         handle.error = error
     if handle.error is not None:
         connection.__dict__.setdefault(_TROUBLE, handle.error)

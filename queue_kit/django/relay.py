@@ -175,12 +175,13 @@ class Relay:
             self._trim()
 
     def _trim(self) -> None:
-        """Forget rows that were sent long ago, a batch at a time so that no writer waits long for it."""
-        self._trimmed_at = monotonic()
+        """Forget rows that were sent long ago: a batch of them, and soon the next, so that nobody waits long for it."""
         before = timezone.now() - timedelta(seconds=self._settings.outbox_keep_s)
         old = self._rows.filter(state="sent", sent_at__lt=before).order_by("sent_at").values_list("pk", flat=True)
-        while pks := list(old[:BATCH]):
-            self._rows.filter(pk__in=pks).delete()
+        pks = list(old[:BATCH])
+        self._rows.filter(pk__in=pks).delete()
+        if len(pks) < BATCH:
+            self._trimmed_at = monotonic()
 
 
 def _posting_of(row: Any) -> Posting:

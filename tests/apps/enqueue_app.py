@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery, shared_task
 from pydantic import BaseModel, Field
 
-from queue_kit import current_job, enqueue, exponential, install, job
+from queue_kit import InvalidPayload, current_job, enqueue, exponential, install, job
 
 SHORT = {"WORKER_LOCK_DURATION_MS": 1000, "WORKER_STALLED_INTERVAL_MS": 200}
 
@@ -57,6 +57,12 @@ def tell() -> dict[str, Any]:
 def pass_on(name: str = "enq.tell") -> str:
     """Enqueue another job from within this one."""
     return enqueue(name).id
+
+
+@job("enq.refuse")
+def refuse() -> None:
+    """Fail for good."""
+    raise InvalidPayload("found at the worker")
 
 
 @shared_task(name="enq.plain")

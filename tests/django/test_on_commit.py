@@ -177,6 +177,12 @@ def test_celerys_eager_mode_runs_it_at_the_commit(app: Celery, database: str) ->
     assert census_of(app).queues() == []
 
 
+def test_in_eager_mode_a_test_sees_what_the_job_raises(app: Celery, database: str) -> None:
+    app.conf.update(task_always_eager=True, task_eager_propagates=True)
+    with pytest.raises(InvalidPayload, match="at the worker"), transaction.atomic(using=database):
+        enqueue_on_commit("enq.refuse", using=database)
+
+
 def test_what_must_go_through_an_exchange_is_refused_and_not_sent_early(app: Celery, database: str) -> None:
     """Kombu would publish it at once, whatever becomes of the transaction."""
     routes: dict[str, Any] = {"enq.free": {"exchange": "elsewhere", "routing_key": "x"}}
