@@ -7,42 +7,34 @@ Each task is a declared job of its own, named by its path, so that the admin, me
 from __future__ import annotations
 
 import inspect
-import logging
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import update_wrapper
 from typing import Any, Final
 
-from celery.exceptions import Ignore
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS
 from django.utils import timezone
 
 try:
-    from django.tasks import DEFAULT_TASK_QUEUE_NAME, TaskContext, TaskResult, TaskResultStatus
+    from django.tasks import DEFAULT_TASK_QUEUE_NAME, TaskResult, TaskResultStatus
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task
     from django.tasks.exceptions import InvalidTaskBackend
-    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.tasks.signals import task_enqueued
     from django.utils.json import normalize_json
 except ImportError as missing:
     raise ImproperlyConfigured("queue_kit.django.tasks_backend needs django.tasks, which comes with Django 6") from missing
 
 from queue_kit.django import on_commit, outbox
 from queue_kit.django.conf import celery_app
-from queue_kit.django.tasks_results import ABOUT, AnyResult, AnyTask, error_line, read_result
-from queue_kit.errors import ConfigurationError, JobReleased, NonRetryableError
+from queue_kit.django.tasks_results import ABOUT, AnyResult, AnyTask, read_result
+from queue_kit.django.tasks_runner import declare
+from queue_kit.errors import ConfigurationError
 from queue_kit.policy import Backoff
-from queue_kit.worker.current import current_job
 from queue_kit.worker.enqueue import Enqueued
 from queue_kit.worker.prepare import Prepared, prepare_task
-from queue_kit.worker.results import keep_result
-from queue_kit.worker.task import job
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +47,7 @@ class JobTask(AnyTask):
 
     def __post_init__(self) -> None:
         Task.__post_init__(self)
-        _declare(self)
+        declare(self, attempts=self.attempts, backoff=self.backoff, timeout_ms=self.timeout_ms)
 
 
 class QueueKitBackend(BaseTaskBackend):
@@ -127,7 +119,7 @@ class QueueKitBackend(BaseTaskBackend):
             run_after = timezone.make_aware(run_after)
         about = {
             "path": task.module_path, "priority": task.priority, "queue_name": task.queue_name, "backend": self.alias,
-            "run_after": task.run_after.isoformat() if task.run_after else None,
+            "run_after": task.run_after.isoformat() if task.run_after else None, "enqueued_at": timezone.now().isoformat(),
         }  # fmt: skip
         return {
             "queue": self._queue_of(task.queue_name), "priority": priority_of(task.priority), "headers": {ABOUT: about},
@@ -175,74 +167,3 @@ def _bind(task: AnyTask, args: Any, kwargs: Any) -> None:
         inspect.signature(task.func).bind(*context, *args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{task.module_path}: {error}") from None
-
-
-# -- in the worker -----------------------------------------------------------------------------------------------------
-
-#: The function that was last declared under each path. ``using()`` makes a task anew, of the same function.
-_declared: Final[dict[str, Callable[..., Any]]] = {}
-
-
-def _declare(task: JobTask) -> None:
-    if _declared.get(task.module_path) is task.func:
-        return
-    _declared[task.module_path] = task.func
-    declare = job(
-        task.module_path, attempts=task.attempts, backoff=task.backoff, timeout_ms=task.timeout_ms, on_failure=_failed
-    )
-    declare(_runner(task))
-
-
-def _runner(task: JobTask) -> Callable[..., Any]:
-    """What a worker calls: the task's function, with its result kept and its errors noted."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        job_id = current_job().id
-        if task.takes_context:
-            args = (TaskContext(task_result=task.get_backend().get_result(job_id)), *args)
-        _tell(task_started, job_id)
-        try:
-            value = _said(task, task.call(*args, **kwargs))
-        except (JobReleased, Ignore):
-            raise
-        except Exception as error:
-            current_job().log(error_line(error, traceback.format_exc()))
-            raise
-        keep_result(current_job(), value)
-        _tell(task_finished, job_id, TaskResultStatus.SUCCESSFUL)
-        return value
-
-    update_wrapper(run, task.func)
-    del run.__wrapped__  # type: ignore[attr-defined]  # Celery reads the signature, which has no context
-    return run
-
-
-def _said(task: AnyTask, value: Any) -> Any:
-    """What a function has returned, as JSON has it.
-
-    :raises NonRetryableError: JSON cannot say it; another run would do no better.
-    """
-    try:
-        return normalize_json(value)
-    except (TypeError, ValueError) as error:
-        raise NonRetryableError(f"{task.module_path}: JSON cannot say what it has returned: {error}") from error
-
-
-def _failed(self: Any, exc: Any, task_id: str, *rest: Any) -> None:
-    """Celery's handler of a job that has failed for good."""
-    _tell(task_finished, task_id, TaskResultStatus.FAILED)
-
-
-def _tell(signal: Any, job_id: str, status: TaskResultStatus | None = None) -> None:
-    """Send one of Django's signals, with the result as it is now. Who listens is no reason for a job to fail, nor is a Redis that
-    does not answer."""
-    if not signal.has_listeners():
-        return
-    try:
-        result = read_result(celery_app().queue_kit, None, job_id)
-        if status is not None:  # the job is settled only after this
-            object.__setattr__(result, "status", status)
-            object.__setattr__(result, "finished_at", timezone.now())
-        signal.send(QueueKitBackend, task_result=result)
-    except Exception:
-        logger.exception("a signal of task %s could not be sent", job_id)

@@ -57,10 +57,22 @@ def error_line(error: BaseException, stack: str) -> str:
     return f"{_MARK}{kind.__module__}.{kind.__qualname__}\n{stack[-_TRACEBACK_MOST:]}"
 
 
-def read_result(kit: Kit, alias: str | None, result_id: str) -> AnyResult:
-    """Read a result.
+def begun_result(
+    about: dict[str, Any], job_id: str, args: Any, kwargs: Any, *, attempt: int, worker: str
+) -> AnyResult:
+    """What a run knows of itself. Of the workers of runs before it, it knows how many there were."""
+    now = timezone.now()
+    return TaskResult(
+        task=_task(job_id, about), id=job_id, status=TaskResultStatus.RUNNING,
+        enqueued_at=datetime.fromisoformat(about["enqueued_at"]), started_at=now, finished_at=None, last_attempted_at=now,
+        args=list(args), kwargs=dict(kwargs), backend=about["backend"], errors=[],
+        worker_ids=["an earlier one"] * (attempt - 1) + [worker],
+    )  # fmt: skip
 
-    :param alias: the backend that asks, which has its own tasks only; ``None``: any.
+
+def read_result(kit: Kit, alias: str, result_id: str) -> AnyResult:
+    """Read a result, of the backend that asks: it has its own tasks only.
+
     :raises TaskResultDoesNotExist: no job of one of Django's tasks has this id, or its record is gone.
     :raises QueueUnavailable: Redis does not answer.
     """
@@ -68,7 +80,7 @@ def read_result(kit: Kit, alias: str | None, result_id: str) -> AnyResult:
     try:
         job = census.job(result_id)
         about = _about(job)
-        if job is None or not about or alias not in (None, about["backend"]):
+        if job is None or not about or about["backend"] != alias:
             raise TaskResultDoesNotExist(result_id)
         runs, log = census.runs(result_id), census.log(result_id)
         value = kept_result(kit.sender.client, kit.keys, result_id)

@@ -43,6 +43,14 @@ def flaky(until: int) -> str:
     return f"attempt {made}"
 
 
+@task(attempts=5, backoff=fixed(10), takes_context=True)
+def count(context: TaskContext[Any, Any], failures: int) -> int:
+    """Return the number of the attempt that does not fail."""
+    if context.attempt <= failures:
+        raise Boom(str(context.attempt))
+    return context.attempt
+
+
 @task
 def hopeless() -> None:
     """Fail for good."""

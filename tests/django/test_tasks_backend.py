@@ -85,6 +85,11 @@ def test_a_task_is_told_of_its_run(worker: WorkerProcess) -> None:
     assert (view.name, view.queue, view.priority) == (f"{PATH}.tell", "grading", 4)
 
 
+def test_a_context_knows_which_attempt_this_is(worker: WorkerProcess) -> None:
+    done = ended(tasks.count.enqueue(2))
+    assert (done.return_value, done.attempts) == (3, 3)
+
+
 def test_a_coroutine_runs_and_all_may_be_awaited(worker: WorkerProcess) -> None:
     async def way() -> Any:
         result = await tasks.later.aenqueue({"a": [1]})
@@ -118,6 +123,15 @@ def test_a_result_that_json_cannot_say_fails_the_task_for_good(worker: WorkerPro
     assert (done.status, done.attempts) == (TaskResultStatus.FAILED, 1)
     assert done.errors[0].exception_class_path == "queue_kit.errors.NonRetryableError"
     assert "JSON cannot say what it has returned" in done.errors[0].traceback
+
+
+def test_django_is_told_what_becomes_of_a_task(worker: WorkerProcess) -> None:
+    """Its own log of tasks listens to the same signals as everybody."""
+    done, failed = ended(tasks.add.enqueue(1)), ended(tasks.hopeless.enqueue())
+    said = [f"Task id={done.id} path={PATH}.add state={state}" for state in ("RUNNING", "SUCCESSFUL")]
+    said += [f"Task id={failed.id} path={PATH}.hopeless state={state}" for state in ("RUNNING", "FAILED")]
+    for words in said:
+        worker.wait_for_log(words)
 
 
 @pytest.mark.crash
