@@ -120,7 +120,7 @@ DEFAULT_FROM_EMAIL = os.environ.get("DEFAULT_FROM_EMAIL", "ExamHall <exams@examh
 TICKETING_HOLD_MS = whole_number("TICKETING_HOLD_MS", 10 * 60 * 1000)
 # The cache in front of the seat maps, told after each drawing; empty where there is none.
 TICKETING_EDGE_PURGE_URL = os.environ.get("TICKETING_EDGE_PURGE_URL", "")
-TICKETING_EDGE_TIMEOUT_S = whole_number("TICKETING_EDGE_TIMEOUT_S", 20)
+TICKETING_EDGE_TIMEOUT_S = whole_number("TICKETING_EDGE_TIMEOUT_S", 5)
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
