@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from queue_kit.store.moves import Reaped
+
 logger = logging.getLogger("queue_kit.transitions")
 if logger.level == logging.NOTSET:  # else the project has chosen already
     logger.setLevel(logging.WARNING)
@@ -55,6 +57,15 @@ def settled(job: Any, verb: str, answer: Any) -> None:
     state = getattr(answer, "outcome", answer)
     if state not in ("lost", "gone", "moved"):
         told("cancelled" if state == "cancelled" else _WORDS[verb], **_held(job), state=state)
+
+
+def fields_of_reaped(found: Reaped) -> dict[str, Any]:
+    """The fields of a job whose worker is lost, for the line that says so."""
+    return {
+        "transition": "released" if found.outcome == "released" else "stalled", "state": found.outcome, "queue": found.queue,
+        "job_id": found.id, "job_name": found.name, "correlation_id": found.correlation_id,
+        "attempt": int(found.attempts_started),
+    }  # fmt: skip
 
 
 def asked(verb: str, job_id: str, answer: Any) -> None:

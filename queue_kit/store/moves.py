@@ -80,6 +80,9 @@ class Reaped:
     outcome: str
     worker: str
     trouble: str
+    name: str = field(default="", compare=False)
+    correlation_id: str = field(default="", compare=False)
+    attempts_started: str = field(default="0", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from redis import Redis
 
+from queue_kit.observe import transitions
 from queue_kit.store.moves import Reaped
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
@@ -53,7 +54,8 @@ class Reaper(Role):
 
     def _tell(self, found: Reaped) -> None:
         logger.warning(
-            "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome
-        )
+            "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome,
+            extra=transitions.fields_of_reaped(found),
+        )  # fmt: skip
         if found.trouble and self._kit.held is not None:
             self._kit.held.on_unwritten(None, found.id, found.trouble)

@@ -30,6 +30,13 @@ def retried(password: str = "") -> str:
     return f"password={password}"
 
 
+@job("logs.held")
+def held() -> None:
+    """Stay until the worker is killed."""
+    logger.info("in the run")
+    current_job().sleep(60)
+
+
 @job("logs.failing")
 def failing(**payload: Any) -> None:
     """Fail for good."""

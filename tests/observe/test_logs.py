@@ -6,6 +6,8 @@ import io
 import json
 import logging
 import logging.config
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,25 @@ def test_a_failure_and_a_cancel_are_lines_too(
     delayed = app.tasks["logs.failing"].apply_async(queue=queue_name, countdown=3600)
     cancel(delayed.id, app)
     assert [record.transition for record in told.records if hasattr(record, "transition")] == ["added", "added", "cancel"]
+
+
+@pytest.mark.crash
+def test_a_stall_is_a_line_of_whoever_finds_it(
+    redis_server: RedisServer, queue_name: str, start_worker: StartWorker
+) -> None:
+    """B12: given a worker frozen past its lease; then another says which job stalled, with all its fields."""
+    app = logs_app.make(redis_server.url())
+    sent = app.tasks["logs.held"].apply_async(queue=queue_name, correlation_id="click-1")
+    frozen = start_worker("tests.apps.logs_app", pool="solo", backend_url="")
+    wait_until(lambda: "in the run" in frozen.logs(), says="it runs")
+    os.killpg(frozen.pid, signal.SIGSTOP)
+    other = start_worker("tests.apps.logs_app", pool="solo", backend_url="", queues=["idle"])
+    wait_until(lambda: '"transition": "stalled"' in other.logs(), says="the stall is a line", within_s=20)
+    (line,) = [json.loads(line) for line in other.logs().splitlines() if '"stalled"' in line]
+    assert {name: line[name] for name in ("queue", "job_id", "job_name", "correlation_id", "attempt", "state")} == {
+        "queue": queue_name, "job_id": sent.id, "job_name": "logs.held", "correlation_id": "click-1", "attempt": 1,
+        "state": "waiting",
+    }  # fmt: skip
 
 
 def test_unless_they_are_chosen_no_transition_is_logged(

@@ -5,7 +5,7 @@
 -- Keys: recalled mark (string), queues (set), per queue active and reserved (zsets: one entry for each job that runs somewhere),
 --   all that `stall` touches; roster (see `enrol`).
 -- The tokens are not remembered as moved, as in `reap`.
--- Returns a list of { id, queue, outcome, worker, trouble }; as many as a batch: there may be more.
+-- Returns a list of { id, queue, outcome, worker, trouble, name, correlation_id, attempts_started }; as many as a batch: there may be more.
 
 local _, worker, max_stalled, dead_max, batch = unpack(ARGV)
 open_when_full()
@@ -18,11 +18,12 @@ local function sweep(queue, part)
     if #found >= tonumber(batch) then return end
     local token = redis.call('HGET', job_key(id), 'token') or ''
     if string.sub(token, 1, #worker + 1) == worker .. '.' then
-      local job = record(id, 'state', 'queue', 'name', 'priority', 'cancel', 'worker', 'started_at', 'once')
+      local job = record(id, 'state', 'queue', 'name', 'priority', 'cancel', 'worker', 'started_at', 'once',
+        'attempts_started', 'correlation_id')
       redis.call('ZREM', queue_key(queue, part), id)
       write(id, 'token', '')
       local outcome, trouble = stall(job, now, tonumber(max_stalled), tonumber(dead_max))
-      found[#found + 1] = { id, queue, outcome, worker, trouble }
+      found[#found + 1] = { id, queue, outcome, worker, trouble, job.name or '', job.correlation_id or id, job.attempts_started or '0' }
     end
   end
 end

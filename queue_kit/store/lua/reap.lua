@@ -3,7 +3,7 @@
 --   batch (most leases handled in one call).
 -- Keys: queues (set), reap (hash: last, hold_until), per queue active and reserved (zsets), and all that `stall` touches.
 -- The tokens are not remembered as moved: whoever still holds one has lost its lease, and must hear so.
--- Returns a list of { id, queue, outcome, worker, trouble }. After an outage (nobody reaped for two intervals) it answers
+-- Returns a list of { id, queue, outcome, worker, trouble, name, correlation_id, attempts_started }. After an outage (nobody reaped for two intervals) it answers
 --   nothing for one renewal interval, so that workers that live can renew first.
 
 local _, max_stalled, dead_max, interval_ms, grace_ms, batch = unpack(ARGV)
@@ -19,12 +19,14 @@ if now < hold_until then return found end
 local function sweep(queue, part)
   local zset = queue_key(queue, part)
   for _, id in ipairs(redis.call('ZRANGE', zset, now, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, batch - #found)) do
-    local job = record(id, 'state', 'queue', 'name', 'token', 'priority', 'cancel', 'worker', 'started_at', 'once')
+    local job = record(id, 'state', 'queue', 'name', 'token', 'priority', 'cancel', 'worker', 'started_at', 'once',
+      'attempts_started', 'correlation_id')
     redis.call('ZREM', zset, id)
     if job.token and job.token ~= '' then
       write(id, 'token', '')
       local outcome, trouble = stall(job, now, tonumber(max_stalled), tonumber(dead_max))
-      found[#found + 1] = { id, queue, outcome, job.worker or '', trouble }
+      found[#found + 1] = { id, queue, outcome, job.worker or '', trouble, job.name or '', job.correlation_id or id,
+        job.attempts_started or '0' }
     end
   end
 end
