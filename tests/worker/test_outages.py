@@ -289,3 +289,27 @@ def test_delayed_jobs_survive_the_restart_of_everything(
         assert job.started_at_ms - job.added_at_ms >= delay * 1000
         assert stage.trace(job.id) == ["added", "delayed", "waiting", "active", "completed"]
     assert jobs[1].started_at_ms - jobs[1].added_at_ms <= 3000 * 1.2 + 250
+
+
+def test_waiting_active_and_delayed_jobs_survive_the_restart_of_everything(
+    own_redis: OwnRedis, tmp_path: Path, start_worker: StartWorker, queue_name: str
+) -> None:
+    """C6, H8: killed and started again: all workers, and Redis; then every job ends once."""
+    server = own_redis(appendonly=True)
+    stage = Stage(server.url(), queue_name, tmp_path, start_worker)
+    first = stage.worker(concurrency=2)
+    active = [stage.send("hold", gate="go") for _ in range(2)]
+    for job_id in active:
+        stage.await_starts(job_id)
+    waiting = [stage.send("quick") for _ in range(3)]
+    delayed = [stage.send("quick", delay_s=1.5 + turn / 10) for turn in range(3)]
+    server.kill()
+    first.kill_all()
+    server.restart()
+    assert {stage.job(job_id).state for job_id in delayed} <= {State.DELAYED, State.WAITING}
+    stage.open("go")
+    stage.worker(concurrency=2)
+    assert {job.state for job in stage.await_ends([*active, *waiting, *delayed])} == {State.COMPLETED}
+    for job_id in [*active, *waiting, *delayed]:
+        stage.assert_explained(job_id)
+    assert [stage.starts(job_id) for job_id in [*waiting, *delayed]] == [1] * 6
