@@ -26,8 +26,11 @@ SHORT = {"WORKER_LOCK_DURATION_MS": LEASE_MS, "WORKER_STALLED_INTERVAL_MS": REAP
 
 
 def make(broker_url: str | None = None, **settings: Any) -> Celery:
-    """Make an app with all jobs below. A worker's comes from the environment, which wins over the short leases here."""
+    """Make an app with all jobs below. A worker's comes from the environment, which wins over the short leases here; so does
+    the name of a primary, for Sentinels."""
     app = Celery("crash", broker=broker_url, set_as_current=False)
+    if "CRASH_PRIMARY" in os.environ:
+        app.conf.broker_transport_options = {"master_name": os.environ["CRASH_PRIMARY"]}
     install(app, {**{name: os.environ.get(name, short) for name, short in SHORT.items()}, **settings})
     return app
 
