@@ -89,7 +89,7 @@ def _message(app: Any, finding: Finding) -> checks.CheckMessage:
     """A finding in Django's form. What a worker does not boot with is an error; the rest can be silenced by its id."""
     if finding.says.startswith(_REFUSED):
         says = _spelled(app, finding.says.removeprefix(_REFUSED))
-        return checks.Error(f"{says}.", hint="Workers refuse to start, and jobs to be sent, with it.", id="queue_kit.E003")
+        return checks.Error(f"{says}.", hint="Workers refuse to start with it.", id="queue_kit.E003")
     return checks.Warning(f"{_spelled(app, finding.says)}.", hint=f"{finding.fix}.", id=f"queue_kit.{_id_of(finding)}")
 
 

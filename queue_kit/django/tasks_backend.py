@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from django.utils import timezone
 try:
     from django.tasks import DEFAULT_TASK_QUEUE_NAME, TaskResult, TaskResultStatus
     from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import Task
     from django.tasks.exceptions import InvalidTaskBackend
     from django.tasks.signals import task_enqueued
     from django.utils.json import normalize_json
@@ -37,17 +35,29 @@ from queue_kit.worker.enqueue import Enqueued
 from queue_kit.worker.prepare import Prepared, prepare_task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask(AnyTask):
-    """What ``@task`` makes. ``attempts``, ``backoff`` and ``timeout_ms`` may be given to it, as to :func:`queue_kit.job`."""
+    """What ``@task`` makes: each is declared as a job, with the policy that its function has."""
 
-    attempts: int | None = None
-    backoff: Backoff | None = None
-    timeout_ms: int | None = None
+    __slots__ = ()
 
     def __post_init__(self) -> None:
-        Task.__post_init__(self)
-        declare(self, attempts=self.attempts, backoff=self.backoff, timeout_ms=self.timeout_ms)
+        super().__post_init__()
+        declare(self, **getattr(self.func, _POLICY, {}))
+
+
+_POLICY: Final = "queue_kit_policy"
+
+
+def job_policy(
+    *, attempts: int | None = None, backoff: Backoff | None = None, timeout_ms: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a function what :func:`queue_kit.job` would take; ``@task`` stands above it, and has no place for this itself."""
+
+    def give(function: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(function, _POLICY, {"attempts": attempts, "backoff": backoff, "timeout_ms": timeout_ms})
+        return function
+
+    return give
 
 
 class QueueKitBackend(BaseTaskBackend):

@@ -8,6 +8,7 @@ from typing import Any
 from django.tasks import TaskContext, task
 
 from queue_kit import NonRetryableError, current_job, fixed
+from queue_kit.django.tasks_backend import job_policy
 
 
 class Boom(Exception):
@@ -34,7 +35,8 @@ async def later(value: Any) -> Any:
     return value
 
 
-@task(attempts=3, backoff=fixed(10))
+@task
+@job_policy(attempts=3, backoff=fixed(10))
 def flaky(until: int) -> str:
     """Fail until the attempt of this number."""
     made = current_job().attempts_made + 1
@@ -43,7 +45,8 @@ def flaky(until: int) -> str:
     return f"attempt {made}"
 
 
-@task(attempts=5, backoff=fixed(10), takes_context=True)
+@task(takes_context=True)
+@job_policy(attempts=5, backoff=fixed(10))
 def count(context: TaskContext[Any, Any], failures: int) -> int:
     """Return the number of the attempt that does not fail."""
     if context.attempt <= failures:

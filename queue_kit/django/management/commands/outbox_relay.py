@@ -40,7 +40,7 @@ class Command(BaseCommand):
 
     def _relay(self, relay: Relay, options: dict[str, Any]) -> None:
         try:  # a table that nobody has made is found out now, and not by going on trying
-            self.stderr.write(f"{relay.waiting()} rows wait to be sent")
+            self.stderr.write(f"waiting: {relay.waiting()}")
             if options["retry_failed"]:
                 self.stdout.write(f"{relay.retry_failed()} to be tried again")
         except DatabaseError as error:
