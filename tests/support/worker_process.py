@@ -30,7 +30,7 @@ class WorkerProcess:
     app: the module that holds the Celery app. broker_url, backend_url: handed over as CELERY_BROKER_URL and
     CELERY_RESULT_BACKEND, which Celery takes over the URLs in the app's code. folder: where its log goes.
     env: added to this process's environment. options: further words of the command line.
-    name: the part of the node's name before the @; made up when empty.
+    name: the part of the node's name before the @; made up when empty. inside: words before the command, which put it somewhere.
     """
 
     app: str
@@ -44,6 +44,7 @@ class WorkerProcess:
     options: Sequence[str] = ("--without-gossip", "--without-mingle")
     loglevel: str = "INFO"
     name: str = ""
+    inside: Sequence[str] = ()
     cwd: Path = ROOT
     process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
@@ -63,7 +64,7 @@ class WorkerProcess:
         """Return the command line."""
         node = ["--hostname", self.hostname, "--pool", self.pool, "--concurrency", str(self.concurrency)]
         what = ["--queues", ",".join(self.queues), "--loglevel", self.loglevel]
-        return [sys.executable, "-m", "celery", "-A", self.app, "worker", *node, *what, *self.options]
+        return [*self.inside, sys.executable, "-m", "celery", "-A", self.app, "worker", *node, *what, *self.options]
 
     def environment(self) -> dict[str, str]:
         """Return the environment: this process's own, the URLs, then what the test asked for."""
