@@ -18,7 +18,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve on-sale test crash chaos soak bench bench-quick lint docs
+.PHONY: help demo serve rush on-sale doctor test crash chaos soak bench bench-quick lint docs
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ rush: $(DEMO) ## hand in 200 exams at once, the old way and the new, and compare
 
 on-sale: $(DEMO) ## sell a hall to a crowd while a worker is killed, and say whether all came right
 	@$(RUN) -m deploy.demo.on_sale $(ARGS)
+
+doctor: $(DEMO) ## say how the set-up at REDIS_URL can lose or double work
+	@$(RUN) manage.py queue_doctor $(ARGS)
 
 test: $(DEV) ## run every test, on private Redis servers
 	@$(RUN) -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
