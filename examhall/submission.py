@@ -78,8 +78,9 @@ def hand_in(attempt: Attempt, answers: Answers | None) -> None:
 
 
 def send_to_grading(attempt: Attempt) -> None:
-    """Put the grading job on its queue and note its id."""
-    handle = enqueue("grade-attempt", {"attempt_id": attempt.public_id}, **retry_policy())
+    """Put the grading job on its queue and note its id; of two who press at once, both send the same job."""
+    key = {"idempotency_key": attempt.public_id, "dedup": "until_finished"}
+    handle = enqueue("grade-attempt", {"attempt_id": attempt.public_id}, **key, **retry_policy())
     Attempt.objects.filter(pk=attempt.pk).update(grading_job=handle.id)
 
 

@@ -99,7 +99,18 @@ def test_what_another_device_has_saved_since_is_not_undone(attempt: Attempt, ope
     crash(page)
     Attempt.objects.update(answers={"1": "c"})
     page.goto(PAPER)
+    page.get_by_text("Newer answers were saved from elsewhere").wait_for()
     assert (page.get_by_label("Frosted glass").is_checked(), page.get_by_label("A pin").is_checked()) == (True, False)
+
+
+def test_a_forgotten_tab_hands_in_what_the_site_has(attempt: Attempt, queue: RedisServer, open_page: OpenPage) -> None:
+    """Its own sheet is an old one."""
+    page = open_page()
+    page.goto(PAPER)
+    Attempt.objects.update(answers={"1": "c"})
+    page.get_by_role("button", name="Hand in", exact=True).click()
+    page.get_by_text("Waiting for its turn").wait_for()
+    assert (saved("1"), saved("7")) == ("c", "")
 
 
 def test_at_the_bell_it_is_handed_in_by_itself(attempt: Attempt, worker: Any, open_page: OpenPage) -> None:
@@ -118,7 +129,7 @@ def test_long_after_the_bell_no_answer_is_taken(attempt: Attempt, open_page: Ope
     page.get_by_text("The bell has rung").wait_for()
     assert page.locator("fieldset").count() == 0
     page.get_by_role("button", name="Hand in", exact=True).click()
-    page.get_by_text("what came later does not count").wait_for()
+    page.get_by_text("Waiting for its turn").wait_for()
     assert saved("6") == "c"
 
 

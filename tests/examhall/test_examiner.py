@@ -15,6 +15,7 @@ from examhall.models import Attempt, Exam
 from examhall.report import report_path
 from examhall.rush import BAR_S, BARS, a_second, bars, paper_numbers, queue_numbers
 from tests.django.admin_site import browser_of
+from tests.store.desk import Desk
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,6 +55,16 @@ def test_who_asks_twice_watches_one_report(exam: Exam, examiner: User, queue: Re
         jobs.add(Exam.objects.get(pk=exam.pk).report_job)
     assert len(jobs) == 1
     assert "<progress" in client.get(RUSH).content.decode()
+
+
+def test_the_bar_shows_what_the_run_says(exam: Exam, examiner: User, queue: RedisServer) -> None:
+    client, desk = browser_of(examiner), Desk(queue.client(), "reports")
+    client.post(REPORT)
+    job = Exam.objects.get(pk=exam.pk).report_job
+    desk.run(desk.moves.progress(job, desk.begin(job), '{"done": 100, "of": 250}'))
+    page = client.get(RUSH).content.decode()
+    assert '<progress id="progress" max="250" value="100"></progress>' in page
+    assert "Report: active, 100 of 250 papers" in page
 
 
 def test_the_file_is_there_once_it_is_written(exam: Exam, examiner: User, queue: RedisServer) -> None:

@@ -7,6 +7,9 @@ from django.test import Client
 
 from examhall.models import Attempt
 from examhall.scoring_service import ScoringServer
+from examhall.submission import send_to_grading
+from queue_kit import open_census
+from queue_kit.django.conf import celery_app
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch
 
@@ -47,6 +50,15 @@ def test_handing_in_again_while_it_is_graded_is_one_job(site: Client, queue: Red
     attempt.refresh_from_db()
     assert post(site).status_code == 202
     assert Attempt.objects.get(pk=attempt.pk).grading_job == attempt.grading_job
+
+
+def test_two_who_press_at_once_send_one_job(queue: RedisServer, attempt: Attempt) -> None:
+    """Both have read the row before either has written it."""
+    rows = [Attempt.objects.select_related("exam").get(pk=attempt.pk) for _ in range(2)]
+    for row in rows:
+        row.grading_job = ""
+        send_to_grading(row)
+    assert sum(open_census(celery_app()).counts("grading").values()) == 1
 
 
 def test_before_is_refused_while_a_job_grades(

@@ -136,7 +136,9 @@
     for (const button of sheet.querySelectorAll("button")) button.disabled = true;
     for (let waitMs = 1000; ; waitMs = Math.min(SLOWEST_MS, waitMs * 1.5)) {
       const asked = performance.now();
-      const answer = await send(`${sheet.action}?mode=${mode}`, { answers: answers() }).catch(() => null);
+      // A tab where nothing was written since the last save may be an old one: what the site has is newer.
+      const body = savedVersion < version ? { answers: answers() } : {};
+      const answer = await send(`${sheet.action}?mode=${mode}`, body).catch(() => null);
       if (answer && answer.ok) return accepted(answer.status, await answer.json(), performance.now() - asked);
       if (answer && answer.status === 409) return location.reload();
       trouble(answer ? await refusal(answer) : "The site does not answer. Your answers are kept; they are handed in as soon as it is back.");
@@ -210,6 +212,8 @@
   if (left?.bases?.includes(bases[0])) {
     restore(left.answers);
     changed();
+  } else if (left) {
+    put(el("saved"), "Newer answers were saved from elsewhere; you see those.");
   }
   if (clock) tick();
 })();
