@@ -313,11 +313,7 @@ class JobChannel(JobQueues):
             message = envelope.open_message(claimed)
         except Exception as error:  # noqa: BLE001 - whatever it is, this job cannot be read and the worker goes on
             job = self.held.take(claimed, "")
-            call = self.kit.moves.fail(
-                claimed.id, claimed.token, "malformed", f"the message cannot be read: {error}",
-                error_class=type(error).__name__, tell=True,
-            )  # fmt: skip
-            self.held.settle(job, call, envelope.ignore_answer)
+            self._fail_malformed(job, error)
             return job, None
         headers = message.get("headers") or {}
         job = self.held.take(claimed, str(headers.get("task", "")))
@@ -330,7 +326,19 @@ class JobChannel(JobQueues):
         if job.claimed.queue not in self.connection._callbacks:
             self._give_back(job)
         elif not job.ended:
-            self.connection._deliver(message, job.claimed.queue)
+            try:
+                self.connection._deliver(message, job.claimed.queue)
+            except self.connection_errors:
+                raise
+            except Exception as error:  # noqa: BLE001 - kombu cannot make a message of it
+                self._fail_malformed(job, error)
+
+    def _fail_malformed(self, job: HeldJob, error: Exception) -> None:
+        call = self.kit.moves.fail(
+            job.claimed.id, job.claimed.token, "malformed", f"the message cannot be read: {error}",
+            error_class=type(error).__name__, tell=True,
+        )  # fmt: skip
+        self.held.settle(job, call, envelope.ignore_answer)
 
     @property
     def _leaves(self) -> bool:

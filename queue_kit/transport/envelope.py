@@ -153,6 +153,8 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
     message = unpack(claimed.message, claimed.id, claimed.name, claimed.queue, read_message)
     if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
         raise ValueError("it is not a kombu message")
+    if not isinstance(message.get("headers") or {}, dict):
+        raise ValueError("its headers are none")
     properties, headers = message["properties"], message.get("headers")
     info = properties.setdefault("delivery_info", {})
     # What it publishes again goes straight into the queue that it is in: another process need not know the exchange.

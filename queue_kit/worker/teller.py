@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from celery import signals
 from celery.app.task import Context
@@ -33,6 +33,9 @@ _ERRORS: dict[str, type[Exception]] = {
     Cause.STALLED: JobStalledError, Cause.LOST: JobLostError, Cause.UNKNOWN_TASK: NotRegistered,
 }  # fmt: skip
 
+#: What comes of a message that makes no sense, and will not make more of it later; a backend that is down says other things.
+_UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, RecursionError)
+
 
 class Teller(Role):
     """Acts on the notes that scripts leave: result, errbacks, chord, the rest of a canvas. At least once."""
@@ -51,6 +54,9 @@ class Teller(Role):
                 self._burials.expired(note.id, self.ledger)
             try:
                 self._tell(note)
+            except _UNREADABLE:
+                logger.exception("those who wait for job %s cannot be told", note.id)
+                self.ledger.run(self._moves.strike(note.id))
             except Exception:
                 logger.exception("those who wait for job %s could not be told; trying again later", note.id)
             else:

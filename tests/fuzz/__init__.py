@@ -1,0 +1,1 @@
+"""Input that nobody would send on purpose: it may be refused, by name, and ends nothing."""
