@@ -31,6 +31,10 @@ def from_text(job_id: str, text: str, age_ms: int = 0) -> Posting:
         message = Message(**fields.pop("message"))
         if when.delay_ms is not None:
             when = When(max(0, when.delay_ms - age_ms), None)
-        return Posting(id=job_id, message=message, when=when, unique=Unique(**unique) if unique else None, **fields)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        posting = Posting(id=job_id, message=message, when=when, unique=Unique(**unique) if unique else None, **fields)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"no job can be read from it: {error}") from error
+    texts = (message.body, message.queue, message.name)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(posting.priority, int):
+        raise ValueError("no job can be read from it: what is in it has not been written by queue_kit")
+    return posting

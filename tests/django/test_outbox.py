@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -268,6 +269,10 @@ def test_a_key_that_is_taken_is_noted_with_the_job_that_has_it(app: Celery, data
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
 
+_HALF = json.dumps({
+    "message": {"body": None, "queue": "celery", "name": "x", "nesting": 0}, "when": {}, "priority": 0, "expires_at_ms": None,
+    "correlation_id": "", "unique": None,
+})  # fmt: skip
 #: A row that no relay can send, and what is said of it.
 SPOILT: dict[str, tuple[Callable[[str, str, redis.Redis], Any], str]] = {
     "no posting": (
@@ -275,6 +280,9 @@ SPOILT: dict[str, tuple[Callable[[str, str, redis.Redis], Any], str]] = {
     ),
     "no JSON": (
         lambda alias, job, client: rows(alias).filter(job_id=job).update(posting="<script>"), "no job can be read from it",
+    ),
+    "half a posting": (
+        lambda alias, job, client: rows(alias).filter(job_id=job).update(posting=_HALF), "has not been written by queue_kit",
     ),
     "something else at its place": (
         lambda alias, job, client: client.set(f"qwk:job:{job}", "not a record"), "WRONGTYPE",

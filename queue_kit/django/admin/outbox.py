@@ -5,30 +5,25 @@ noticed by its jobs not coming.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 
+from queue_kit.django.admin.pages import ReadOnlyAdmin
 from queue_kit.django.conf import project_settings
 from queue_kit.django.models import OutboxJob
 from queue_kit.django.templatetags.queue_kit_admin import printable
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store.letters import VERSION, open_letter
 
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[OutboxJob]
-else:
-    _ModelAdmin = admin.ModelAdmin
-
 
 @admin.register(OutboxJob)
-class OutboxAdmin(_ModelAdmin):
+class OutboxAdmin(ReadOnlyAdmin):
     """Read only: a row is made by its transaction, and marked by a relay."""
 
     list_display = ("job_id", "name", "queue", "state", "added_at", "sent_at", "shown_error")
@@ -43,20 +38,11 @@ class OutboxAdmin(_ModelAdmin):
     )  # fmt: skip
     readonly_fields = fields
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxJob]:
-        rows: QuerySet[OutboxJob] = super().get_queryset(request)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
+        rows = super().get_queryset(request)
         return rows if _is_one(request) else rows.defer("posting")
 
-    @admin.display(description="job")
+    @admin.display(description="job id")
     def job(self, row: OutboxJob) -> str:
         """Its id, which leads to what became of it once it is sent."""
         if row.state != OutboxJob.State.SENT:

@@ -36,8 +36,8 @@ RETRY_AFTER_S: Final = 2
 _NAME_MOST: Final = 200
 
 
-class RedisAdmin(_ModelAdmin):
-    """The admin of something that lives in Redis: Django lists it and knows its permissions, the pages are its own."""
+class ReadOnlyAdmin(_ModelAdmin):
+    """The admin of what nobody makes, changes or deletes by a form."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -47,6 +47,10 @@ class RedisAdmin(_ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+class RedisAdmin(ReadOnlyAdmin):
+    """The admin of something that lives in Redis: Django lists it and knows its permissions, the pages are its own."""
 
     def may(self, request: HttpRequest, verb: str) -> bool:
         """Whether the user has the permission for this."""
