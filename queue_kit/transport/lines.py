@@ -64,9 +64,11 @@ class Line:
         connection.send_packed_command([b"".join(connection.pack_commands(commands))], check_health=False)
 
     def _answer(self, until: float) -> Any:
-        # Not the connection's own way: Sentinel's turns the answer of a former primary into a broken connection.
+        # Not the connection's own way: Sentinel's turns the answer of a former primary into a broken connection. Nor by the
+        # argument for it: redis-py before 8 has none.
+        self._connection._sock.settimeout(_left(until))
         try:
-            return AbstractConnection.read_response(self._connection, timeout=_left(until), disconnect_on_error=False)
+            return AbstractConnection.read_response(self._connection, disconnect_on_error=False)
         except _ANSWERS as answer:
             return answer
 
