@@ -9,15 +9,29 @@ from statistics import quantiles
 import psutil
 
 from benchmarks.stand import Pool, Stand
-from benchmarks.systems import System
+from benchmarks.systems import KIT, QUEUE, System
 from deploy.demo.waiting import wait_until
+from queue_kit.store import Ledger, Moves
 
 PREFORK, THREADS = Pool("prefork", 3), Pool("threads", 4)
 LOOK_EVERY_S = 0.01
 STARTS_WITHIN_S = 30
 DRAINS_WITHIN_S = 300
 
+MOVES = Moves("qwk")
+
 Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured. ``batches``: of a thousand jobs; ``backlog``: jobs in the long queue."""
+
+    rounds: int
+    jobs: int
+    idle_jobs: int
+    batches: int
+    backlog: int
 
 
 @dataclass(frozen=True)
@@ -57,21 +71,24 @@ def fill(stand: Stand, system: System, jobs: int) -> Figures:
     }
 
 
-def drain(stand: Stand, system: System, worker: psutil.Process, jobs: int) -> Figures:
-    """Let a worker take all jobs that wait: from the first look that finds one settled to the one that finds none left."""
+def drain(stand: Stand, system: System, worker: psutil.Process, jobs: int, beyond: int = 0) -> Figures:
+    """Let a worker take jobs that wait: from the first look that finds one settled to the one that finds only those left that
+    lie ``beyond`` them.
+    """
     looks = 0
 
     def left() -> int:
         nonlocal looks
         looks += 1
-        return system.left(stand.client)
+        return system.left(stand.client) - beyond
 
     wait_until(lambda: left() < jobs, "the first job is done", STARTS_WITHIN_S)
     looks, begun = 0, left()
     before = read(stand, worker)
-    while left() and time.perf_counter() - before.at < DRAINS_WITHIN_S:
+    while (rest := left()) > 0 and time.perf_counter() - before.at < DRAINS_WITHIN_S:
         time.sleep(LOOK_EVERY_S)
     after = read(stand, worker)
+    begun -= rest
     per_look = len(system.counts)
     return {
         "drain": begun / (after.at - before.at),
@@ -81,6 +98,26 @@ def drain(stand: Stand, system: System, worker: psutil.Process, jobs: int) -> Fi
     }
 
 
+def drain_backlog(stand: Stand, worker: psutil.Process, jobs: int, backlog: int) -> Figures:
+    """Let a worker of ours take jobs while many more wait behind them, and others are delayed. It is held off while they come."""
+    control = Ledger(stand.client)
+    control.run(MOVES.pause(QUEUE, paused=True))
+    stand.produce(KIT, "backlog", backlog)
+    control.run(MOVES.pause(QUEUE, paused=False))
+    return {"drain_backlog": drain(stand, KIT, worker, backlog, backlog - jobs)["drain"]}
+
+
+def sending(stand: Stand, system: System, extent: Extent) -> Figures:
+    """Send many at once, and as bare round trips; stock Celery has no other way than one by one."""
+    if system is not KIT:
+        return {}
+    figures = {}
+    for what, jobs in (("batch", extent.batches * 1000), ("bare", extent.jobs)):
+        stand.client.flushall()
+        figures[what] = stand.produce(system, what, jobs)["per_s"]
+    return figures
+
+
 def idle_latency(stand: Stand, system: System, jobs: int) -> Figures:
     """How long a job takes from the sender's call to its start in a worker that has nothing else to do, in ms."""
     waits_ms = [wait_s * 1000 for wait_s in stand.produce(system, "trickle", jobs)]
@@ -88,15 +125,17 @@ def idle_latency(stand: Stand, system: System, jobs: int) -> Figures:
     return {"idle_p50": hundredths[49], "idle_p99": hundredths[98]}
 
 
-def on_prefork(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figures:
-    """Send, drain with processes, then one job at a time."""
-    sent = fill(stand, system, jobs)
+def on_prefork(stand: Stand, system: System, extent: Extent) -> Figures:
+    """Send, drain with processes, then one job at a time, and at last from a long queue."""
+    sent = fill(stand, system, extent.jobs)
     with stand.worker(system, PREFORK) as worker:
-        taken = drain(stand, system, worker, jobs)
-        idle = idle_latency(stand, system, idle_jobs)
+        taken = drain(stand, system, worker, extent.jobs)
+        idle = idle_latency(stand, system, extent.idle_jobs)
+        long = drain_backlog(stand, worker, extent.jobs, extent.backlog) if system is KIT else {}
     return {
         **sent,
         **idle,
+        **long,
         "drain_prefork": taken["drain"],
         "cpu_prefork_us": taken["worker_cpu_us"],
         "round_trips": sent["add_trips"] + taken["take_trips"],
@@ -104,13 +143,13 @@ def on_prefork(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figur
     }
 
 
-def on_threads(stand: Stand, system: System, jobs: int, idle_jobs: int) -> Figures:
+def on_threads(stand: Stand, system: System, extent: Extent) -> Figures:
     """Drain with threads."""
-    fill(stand, system, jobs)
+    fill(stand, system, extent.jobs)
     with stand.worker(system, THREADS) as worker:
-        taken = drain(stand, system, worker, jobs)
+        taken = drain(stand, system, worker, extent.jobs)
     return {"drain_threads": taken["drain"], "cpu_threads_us": taken["worker_cpu_us"]}
 
 
 #: What a round consists of; each part is measured for one system, then for the other.
-PARTS = (on_prefork, on_threads)
+PARTS = (on_prefork, on_threads, sending)

@@ -1,4 +1,5 @@
-"""The sending side of a measure, in a process of its own: ``python -m benchmarks.producer APP burst|trickle JOBS``.
+"""The sending side of a measure, in a process of its own: ``python -m benchmarks.producer APP WHAT JOBS``, WHAT being one of
+burst, batch, bare, backlog and trickle.
 
 In the measuring process both systems would share one interpreter, and what one had imported and cached would serve the other.
 """
@@ -11,6 +12,9 @@ import os
 import random
 import sys
 import time
+import uuid
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from redis import Redis
@@ -19,6 +23,7 @@ from benchmarks.apps.tasks import STAMPS
 
 PAYLOAD = "x" * 100
 WARM_UP = 100
+BATCH = 1000
 LONGEST_PAUSE_S = 0.02  # between two jobs that find the worker idle
 LOST_AFTER_S = 10
 
@@ -32,6 +37,52 @@ def burst(app: Any, jobs: int) -> dict[str, float]:
         app.noop.delay(filler=PAYLOAD)
     took_s = time.perf_counter() - began
     return {"per_s": timed / took_s, "cpu_us": (time.process_time() - worked) / timed * 1e6}
+
+
+def batch(app: Any, jobs: int) -> dict[str, float]:
+    """Send as many jobs, a thousand in each call, the first of which is not timed."""
+    send, payloads = _many(app), [{"filler": PAYLOAD}] * BATCH
+    send(payloads)
+    began = time.perf_counter()
+    for _ in range(jobs // BATCH):
+        send(payloads)
+    return {"per_s": jobs // BATCH * BATCH / (time.perf_counter() - began)}
+
+
+def bare(app: Any, jobs: int) -> dict[str, float]:
+    """The round trips alone: what `burst` has Redis run, ready made, by redis-py's own client."""
+    kit, client = app.app.queue_kit, Redis.from_url(os.environ["CELERY_BROKER_URL"])
+    posting = prepared(app).posting
+    calls = [replace(posting, id=str(uuid.uuid4())).add(kit.moves) for _ in range(jobs)]
+    client.execute_command(*calls[0].full_command)
+    began = time.perf_counter()
+    for call in calls[1:]:
+        client.execute_command(*call.command)
+    return {"per_s": (jobs - 1) / (time.perf_counter() - began)}
+
+
+def backlog(app: Any, jobs: int) -> dict[str, float]:
+    """Fill the queue: so many jobs that wait, and a tenth as many that are delayed for a day."""
+    payloads = [{"filler": PAYLOAD}] * BATCH
+    for count, options in ((jobs, {}), (jobs // 10, {"delay_ms": 86_400_000})):
+        for _ in range(count // BATCH):
+            _many(app)(payloads, **options)
+    return {}
+
+
+def prepared(app: Any) -> Any:
+    """One job, checked and with its message made."""
+    from queue_kit.worker.prepare import prepare  # noqa: PLC0415 - stock Celery's producer must not pay for it
+
+    app.app.set_current()
+    return prepare(app.noop.name, {"filler": PAYLOAD})
+
+
+def _many(app: Any) -> Any:
+    from queue_kit import enqueue_many  # noqa: PLC0415 - as above
+
+    app.app.set_current()
+    return partial(enqueue_many, app.noop.name)
 
 
 def trickle(app: Any, jobs: int) -> list[float]:
@@ -50,5 +101,5 @@ def trickle(app: Any, jobs: int) -> list[float]:
 
 if __name__ == "__main__":
     module, what, jobs = sys.argv[1:]
-    measure = {"burst": burst, "trickle": trickle}[what]
+    measure = {measure.__name__: measure for measure in (burst, batch, bare, backlog, trickle)}[what]
     print(json.dumps(measure(importlib.import_module(module), int(jobs))))
