@@ -5,9 +5,11 @@ Every answer is there within little more than a second, whatever Redis does.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import fields
+from functools import cache
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from celery.backends.base import DisabledBackend
 from django.core.serializers.json import DjangoJSONEncoder
@@ -60,12 +62,18 @@ def ready(request: HttpRequest) -> JsonResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """All queues' numbers for Prometheus; without Redis the one that says so."""
     app = celery_app()
-    app.loader.import_default_modules()  # a web process may not have imported its task modules yet
 
     def read() -> list[Tally]:
         return ask(app, lambda client: read_tallies(client, app.queue_kit.keys))
 
-    return HttpResponse(render(QueueCollector(read, app.tasks)), content_type=CONTENT_TYPE)
+    return HttpResponse(render(QueueCollector(read, _registered(app))), content_type=CONTENT_TYPE)
+
+
+@cache
+def _registered(app: Any) -> Container[str]:
+    """Names of tasks; a web process may not have imported its task modules yet, and to look for them takes its time."""
+    app.loader.import_default_modules()
+    return cast(Container[str], app.tasks)
 
 
 @never_cache

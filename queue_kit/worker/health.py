@@ -19,7 +19,7 @@ from queue_kit.worker.keeper import Keeper
 from queue_kit.worker.role import Role, new_lock
 
 #: How long a probe waits for Redis.
-_ASK_S: Final = 1.0
+ASK_MS: Final = 1_000
 
 
 class Pulse(Role):
@@ -36,7 +36,7 @@ class Pulse(Role):
         bell, answer = new_lock(), list[bool]()
         bell.acquire()
         self._waiting.append((bell, answer))
-        return bool(bell.acquire(True, _ASK_S)) and answer[0]
+        return bool(bell.acquire(True, ASK_MS / 1000)) and answer[0]
 
     def tick(self) -> None:
         """Ask once for all that wait."""

@@ -18,7 +18,6 @@ from socket import AI_PASSIVE, SHUT_RDWR, SHUT_WR, SO_REUSEADDR, SOCK_STREAM, SO
 from time import monotonic
 from typing import Any, Final
 
-from celery import signals
 from redis import Redis
 
 from queue_kit.worker.role import Role, new_lock
@@ -66,22 +65,17 @@ class HttpServer(Role):
         self._told = False
         self._open: list[Any] = []
         self._lock = new_lock()
-        self._pid = os.getpid()
 
     def start(self) -> None:
         """Listen from now on; where the port is taken, once it is free."""
-        signals.worker_process_init.connect(self._in_a_child, weak=False)
+        os.register_at_fork(after_in_child=self._in_a_child)
         super().start()
 
-    def stop(self, within_s: float = 2.0) -> None:
-        """Listen no more."""
-        signals.worker_process_init.disconnect(self._in_a_child)
-        super().stop(within_s)
-
-    def _in_a_child(self, **kwargs: Any) -> None:
-        """A process of the pool has a copy of the listening socket, which would hold the port when its parent is gone."""
-        if self._listener is not None and os.getpid() != self._pid:
-            self._listener.close()
+    def _in_a_child(self) -> None:
+        """A process of the pool has copies of the sockets, which would hold the port when its parent is gone."""
+        for copy in (self._listener, *self._open):
+            if copy is not None:
+                copy.close()
 
     def tick(self) -> None:
         """Wait a little for a connection."""

@@ -22,7 +22,7 @@ from queue_kit.worker import deadline
 from queue_kit.worker.adopter import Adopter
 from queue_kit.worker.counts import LEASE_LOST, Counts
 from queue_kit.worker.dead_letter import DeadLetterHandler
-from queue_kit.worker.health import Health, Pulse
+from queue_kit.worker.health import ASK_MS, Health, Pulse
 from queue_kit.worker.http import HttpServer
 from queue_kit.worker.janitor import Janitor
 from queue_kit.worker.keeper import Keeper
@@ -105,7 +105,7 @@ class Roles(bootsteps.StartStopStep):
         if not settings.enable_worker_metrics_server:
             return None
         self._held.on_timed = lambda what, job, seconds: self.counts.observe(what, job.claimed.queue, job.name, seconds)
-        pulse = Pulse(self._open_client)
+        pulse = Pulse(lambda: self._open_client(min(ASK_MS, settings.redis_timeout_ms)))
         self._roles.append(pulse)
         health = Health(self._app, self._held, self._keeper, self.counts, pulse)
         return HttpServer(settings.worker_metrics_host, settings.worker_metrics_port, health.pages)
@@ -161,8 +161,8 @@ class Roles(bootsteps.StartStopStep):
         assert self._ledger is not None, "the worker has not connected yet"
         return self._ledger
 
-    def _open_client(self) -> Redis:
-        client: Redis = self._connection.open_client(self._kit.settings.redis_timeout_ms)
+    def _open_client(self, timeout_ms: int | None = None) -> Redis:
+        client: Redis = self._connection.open_client(timeout_ms or self._kit.settings.redis_timeout_ms)
         return client
 
     def _on_worker_shutdown(self, sender: Any = None, **kwargs: Any) -> None:
