@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 
 import deploy.urls
 from deploy import celery_app
 from queue_kit import QueueUnavailable
+from queue_kit.django import enqueue_on_commit, outbox
 
 
 def send() -> str:
@@ -24,6 +26,17 @@ async def sends_async(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"job": await sync_to_async(send)(), "given": request.correlation_id})
 
 
+def leaves_in_outbox(request: HttpRequest) -> JsonResponse:
+    """Sent by a relay, when this request is over."""
+    with transaction.atomic():
+        return JsonResponse({"job": outbox.add("maintenance.cleanup", {"before": "2020-01-01T00:00:00Z"}).id})
+
+
+def sends_on_commit(request: HttpRequest) -> JsonResponse:
+    with transaction.atomic():
+        return JsonResponse({"job": enqueue_on_commit("maintenance.cleanup", {"before": "2020-01-01T00:00:00Z"}).id})
+
+
 def cannot_send(request: HttpRequest) -> JsonResponse:
     raise QueueUnavailable("no answer", "job-1", "no")
 
@@ -35,4 +48,5 @@ async def cannot_send_async(request: HttpRequest) -> JsonResponse:
 urlpatterns = [
     *deploy.urls.urlpatterns,  # which the site's own page for a 503 links to
     path("sends", sends), path("sends-async", sends_async), path("cannot", cannot_send), path("cannot-async", cannot_send_async),
+    path("on-commit", sends_on_commit), path("outbox", leaves_in_outbox),
 ]  # fmt: skip

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
@@ -61,6 +63,14 @@ def test_each_request_without_an_id_gets_one_of_its_own(queue: RedisServer) -> N
     made = {Client().get("/sends").headers["x-correlation-id"] for _ in range(3)}
     assert len(made) == 3
     assert correlation_id.get() == ""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", ["/on-commit", "/outbox"])
+def test_a_job_that_is_sent_after_its_request_bears_the_requests_id(queue: RedisServer, path: str) -> None:
+    answer = Client().get(path, headers=given(ID))
+    call_command("outbox_relay", once=True, stdout=StringIO())
+    assert carried(answer) == ID
 
 
 def test_requests_that_one_loop_serves_at_once_keep_their_ids_apart(queue: RedisServer) -> None:
