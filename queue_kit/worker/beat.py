@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from celery.beat import BeatLazyFunc
 from celery.beat import Scheduler as StockScheduler
 from celery.utils.log import get_logger
 from redis.exceptions import RedisError
@@ -97,10 +98,17 @@ class Scheduler(StockScheduler):
         def send(job_id: str) -> None:
             task = self.app.tasks.get(name)
             sent = {**(options or {}), "task_id": job_id}
+            # As stock beat does: an argument may be worked out at the time of sending.
+            now_args = [_worked_out(value) for value in args or ()]
+            now_kwargs = {field: _worked_out(value) for field, value in (kwargs or {}).items()}
             if task is None:
-                self.app.send_task(name, args, kwargs, **sent)
+                self.app.send_task(name, now_args, now_kwargs, **sent)
             else:
-                task.apply_async(args, kwargs, **sent)
+                task.apply_async(now_args, now_kwargs, **sent)
             logger.info("schedule: job %s[%s] is sent", name, job_id)
 
         return send
+
+
+def _worked_out(value: Any) -> Any:
+    return value() if isinstance(value, BeatLazyFunc) else value

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from celery import Celery
+from celery.beat import BeatLazyFunc
 from pydantic import BaseModel
 
 from queue_kit import install, job
@@ -30,7 +31,7 @@ def make(broker_url: str | None = None, queue: str = "", **settings: Any) -> Cel
     app.conf.task_default_queue = queue or os.environ.get("SCHEDULES_QUEUE", "celery")
     every_s = os.environ.get("SCHEDULES_EVERY_S")
     if every_s:
-        entry = {"task": "tests.sweep", "schedule": float(every_s), "kwargs": {"room": "own"}}
+        entry = {"task": "tests.sweep", "schedule": float(every_s), "kwargs": {"room": BeatLazyFunc(str, "own")}}
         app.conf.beat_schedule = {"own": entry}
     return app
 
