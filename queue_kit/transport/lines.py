@@ -64,8 +64,7 @@ class Line:
         connection.send_packed_command([b"".join(connection.pack_commands(commands))], check_health=False)
 
     def _answer(self, until: float) -> Any:
-        # Not the connection's own way: Sentinel's turns the answer of a former primary into a broken connection. Nor by the
-        # argument for it: redis-py before 8 has none.
+        # Not the connection's own way: Sentinel's turns the answer of a former primary into a broken connection.
         self._connection._sock.settimeout(_left(until))
         try:
             return AbstractConnection.read_response(self._connection, disconnect_on_error=False)
