@@ -24,6 +24,7 @@ from django.utils import timezone
 
 from queue_kit.django.conf import ProjectSettings
 from queue_kit.errors import QueueKitError, QueueUnavailable
+from queue_kit.observe import transitions
 from queue_kit.policy import exponential
 from queue_kit.rules.backoff import delay_ms
 from queue_kit.store.moves import Added
@@ -131,6 +132,7 @@ class Relay:
         answers = self._app.queue_kit.sender.send_all(list(postings.values()))
         for (pk, posting), answer in zip(postings.items(), answers, strict=True):
             if isinstance(answer, Added):
+                transitions.sent(self._app.queue_kit, posting, answer)
                 batch.sent.append(pk)
                 if answer.id and answer.id != posting.id:
                     batch.sent_as[pk] = answer.id

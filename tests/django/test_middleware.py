@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from io import StringIO
@@ -16,6 +17,7 @@ from django.test import AsyncClient, Client, RequestFactory, override_settings
 from deploy import celery_app
 from queue_kit import QueueUnavailable, open_census
 from queue_kit.django.middleware import QueueUnavailableMiddleware
+from queue_kit.observe import transitions
 from queue_kit.observe.correlation import correlation_id
 from tests.support.redis_server import RedisServer
 
@@ -67,10 +69,16 @@ def test_each_request_without_an_id_gets_one_of_its_own(queue: RedisServer) -> N
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("path", ["/on-commit", "/outbox"])
-def test_a_job_that_is_sent_after_its_request_bears_the_requests_id(queue: RedisServer, path: str) -> None:
-    answer = Client().get(path, headers=given(ID))
-    call_command("outbox_relay", once=True, stdout=StringIO())
+def test_a_job_that_is_sent_after_its_request_bears_the_requests_id(
+    queue: RedisServer, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So does the line that says that it is sent."""
+    with caplog.at_level(logging.INFO, transitions.logger.name):
+        answer = Client().get(path, headers=given(ID))
+        call_command("outbox_relay", once=True, stdout=StringIO())
     assert carried(answer) == ID
+    (line,) = [record for record in caplog.records if record.name == transitions.logger.name]
+    assert (line.transition, line.correlation_id) == ("added", ID)  # type: ignore[attr-defined]
 
 
 def test_requests_that_one_loop_serves_at_once_keep_their_ids_apart(queue: RedisServer) -> None:
