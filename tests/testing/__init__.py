@@ -1,0 +1,1 @@
+"""What a project gets for its own tests."""
