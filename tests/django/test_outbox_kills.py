@@ -117,7 +117,7 @@ def test_a_relay_outlives_its_connection_to_the_database(app: Celery, database: 
     with connections[database].cursor() as cursor:
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            " WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend'"
         )
         assert cursor.fetchone() == (1,)
     ids = add(database)
