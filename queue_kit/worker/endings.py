@@ -21,7 +21,7 @@ from queue_kit.rules.packing import unpack
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
 from queue_kit.transport.held import HeldJob
-from queue_kit.worker.chords import free_claim
+from queue_kit.worker.backend import free_claim
 from queue_kit.worker.failure import failure_of
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.settle import Settler

@@ -18,7 +18,7 @@ from queue_kit.states import StopReason
 from queue_kit.store import Ledger
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit, Run
-from queue_kit.worker.chords import free_claim
+from queue_kit.worker.backend import outlast
 from queue_kit.worker.deadline import interrupted, overdue
 from queue_kit.worker.tracing import tell_run
 
@@ -49,22 +49,19 @@ def _governed(function: Callable[..., Any], task: Any, kit: Kit) -> Callable[...
         if current is None:  # called as a function, or in another kind of worker
             return function(*args, **kwargs)
         began = time.monotonic()
+        outlast(task.backend, kit)
         points.reached("function entering")
         tell_run(current)
         try:
             with interrupted(current, kit.settings.job_timeout_grace_ms):
                 value = function(*args, **kwargs)
         except Exception as error:
-            leave(current, error, time.monotonic() - began)
+            points.reached("function left")
+            _judge(current, error, time.monotonic() - began, kit)
             raise
-        leave(current, None, time.monotonic() - began)
-        return value
-
-    def leave(current: Run, error: Exception | None, lasted_s: float) -> None:
         points.reached("function left")
-        _judge(current, error, lasted_s, kit)
-        if current.facts.get("attempts_started", 1) > 1:
-            free_claim(task.backend, task.request)
+        _judge(current, None, time.monotonic() - began, kit)
+        return value
 
     return run
 

@@ -21,7 +21,7 @@ from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.chords import free_claim
+from queue_kit.worker.backend import free_claim
 from queue_kit.worker.dead_letter import DeadLetterHandler
 from queue_kit.worker.lineage import replaced_by
 from queue_kit.worker.role import Role

@@ -35,6 +35,7 @@ class TcpProxy:
         self._flowing.set()
         self._losing = 0.0
         self._delay_s = 0.0
+        self._passing = 0
         self._words: dict[bytes, bytes] = {}
 
     def __enter__(self) -> TcpProxy:
@@ -106,6 +107,10 @@ class TcpProxy:
         `restore`: the caller cannot know whether it was carried out."""
         self._losing = most
 
+    def lose_answer(self, nth: int) -> None:
+        """Lose one answer as above, the nth from now on."""
+        self._passing, self._losing = nth - 1, 1
+
     def alter_answers(self, words: dict[bytes, bytes]) -> None:
         """Put other words of the same length into the answers, until `restore`: a server that says it is an older one."""
         assert all(len(old) == len(new) for old, new in words.items()), "the lengths are part of the protocol"
@@ -146,13 +151,21 @@ class TcpProxy:
                 if self._delay_s:
                     let_pass(self._delay_s, because="the network is slow")
                 self._flowing.wait()
-                if answers and self._losing > 0:
-                    self._losing -= 1
+                if answers and self._loses():
                     break
                 sink.sendall(self._altered(chunk) if answers else chunk)
         with self._lock:
             self._pairs.discard(pair)
         pair.close()
+
+    def _loses(self) -> bool:
+        if self._losing <= 0:
+            return False
+        if self._passing:
+            self._passing -= 1
+            return False
+        self._losing -= 1
+        return True
 
     def _altered(self, chunk: bytes) -> bytes:
         for old, new in self._words.items():
