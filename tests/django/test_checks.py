@@ -140,6 +140,14 @@ def test_tasks_that_may_be_lost_or_go_round_for_ever_are_named(shop: Shop) -> No
     assert {("queue_kit.W003", True), ("queue_kit.W012", True)} <= {(id_, "a." in says) for id_, says in found()}
 
 
+def test_tasks_that_cannot_be_imported_keep_no_project_from_its_commands(shop: Shop) -> None:
+    """Such as from `migrate`, which makes the table that they ask for."""
+    shop(imports=["no.such.module"])
+    [message] = check_project()
+    assert (message.id, message.is_serious()) == ("queue_kit.W024", False)
+    assert "ModuleNotFoundError: No module named 'no'" in message.msg
+
+
 @pytest.mark.parametrize(
     ("given", "ids"),
     [({"PRODUCTION": True}, []), ({"PRODUCTION": False}, ["W021"]), ({"PRODUCTION": True, "ALLOW_EVICTION": True}, ["W022"])],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from celery import Celery, _state
 from queue_kit import ConfigurationError
 from queue_kit.django import install
 from queue_kit.django.conf import ProjectSettings, celery_app, project_settings
+from queue_kit.settings import Settings
 
 
 @pytest.fixture
@@ -92,3 +95,9 @@ def test_a_path_that_is_none_is_named(settings: Any, path: str) -> None:
     settings.QUEUE_KIT = {"CELERY_APP": path}
     with pytest.raises(ConfigurationError, match="CELERY_APP: a text that fits"):
         celery_app()
+
+
+def test_the_page_names_every_setting_that_only_django_has() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "django.md").read_text()
+    own = {item.name for item in fields(ProjectSettings)} - {item.name for item in fields(Settings)}
+    assert [name for name in own if f"| `{name.upper()}` |" not in page] == []
