@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+LONGEST_ANSWER, LONGEST_NUMBER = 20, 5
+
 
 @dataclass(frozen=True)
 class Question:
@@ -26,6 +28,16 @@ class Question:
 def letters(text: str) -> frozenset[str]:
     """Return the letters of an answer such as "A, c", whatever their case and the marks between them."""
     return frozenset(mark for mark in text.lower() if mark.isalnum())
+
+
+def is_sheet(answers: object) -> bool:
+    """Say whether this maps question numbers to letters, in characters that every database takes."""
+    return isinstance(answers, dict) and all(is_answer(number, given) for number, given in answers.items())
+
+
+def is_answer(number: object, given: object) -> bool:
+    is_number = isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
+    return is_number and isinstance(given, str) and len(given) <= LONGEST_ANSWER and given.isprintable()
 
 
 def credit(question: Question, answer: str) -> Fraction:

@@ -9,15 +9,25 @@ from string import ascii_lowercase
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
-from examhall.grading import letters
+from examhall.grading import is_sheet, letters
+
+SHEET = 'map question numbers to letters, such as {"1": "b", "2": "ac"}'
 
 
 def new_public_id() -> str:
     """Return an id for candidates to quote, which tells nothing of how many attempts there are."""
     return f"a-{secrets.token_hex(6)}"
+
+
+def check_sheet(answers: Any) -> None:
+    """Refuse what no page could show and no service grade."""
+    if not is_sheet(answers):
+        raise ValidationError(f"Answers must {SHEET}.")
 
 
 class Exam(models.Model):
@@ -87,7 +97,9 @@ class Attempt(models.Model):
         GRADING = "grading"
         GRADED = "graded"
 
-    public_id = models.SlugField(unique=True, default=new_public_id)
+    public_id = models.SlugField(
+        unique=True, default=new_public_id, validators=[RegexValidator(r"^a-[a-z0-9]+\Z", "a- and small letters or digits.")]
+    )
     exam = models.ForeignKey(Exam, on_delete=models.PROTECT, related_name="attempts")
     candidate = models.CharField(max_length=200)
     # Whoever has the link may sit an attempt that is nobody's, so one must not become nobody's with an account that goes.
@@ -96,7 +108,7 @@ class Attempt(models.Model):
         help_text="Whose it is; empty: whoever has its link may sit it.",
     )  # fmt: skip
     email = models.EmailField(blank=True, help_text="Where the score is sent; empty: nowhere.")
-    answers = models.JSONField(default=dict, blank=True, help_text="Question number to letters.")
+    answers = models.JSONField(default=dict, blank=True, validators=[check_sheet], help_text="Question number to letters.")
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.OPEN)
     score = models.PositiveSmallIntegerField(null=True, blank=True)
     grading_job = models.CharField(

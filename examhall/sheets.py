@@ -5,12 +5,13 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from examhall.grading import is_sheet
+from examhall.models import SHEET
 from examhall.submission import Answers
 
 # A paper of a few hundred questions is a tenth of this.
 MOST_BYTES = 64 * 1024
 FIELD = "answer-"
-LONGEST_ANSWER, LONGEST_NUMBER = 20, 5
 
 
 class BadRequest(Exception):
@@ -36,8 +37,8 @@ def read_sheet(request: HttpRequest) -> Answers | None:
     answers = from_form(request) if sent_by_form(request) else from_json(request.body)
     if answers is None:
         return None
-    if not isinstance(answers, dict) or not all(is_answer(number, given) for number, given in answers.items()):
-        raise BadRequest('answers must map question numbers to letters, such as {"1": "b", "2": "ac"}')
+    if not is_sheet(answers):
+        raise BadRequest(f"answers must {SHEET}")
     return answers
 
 
@@ -58,9 +59,3 @@ def from_json(body: bytes) -> Any:
         return dict(json.loads(body)).get("answers") if body else None
     except (ValueError, TypeError, RecursionError) as fault:
         raise BadRequest('the body must be a JSON object such as {"answers": {"1": "b"}}') from fault
-
-
-def is_answer(number: str, given: object) -> bool:
-    """Say whether this is an answer to a question, in characters that every database takes."""
-    is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
-    return is_number and isinstance(given, str) and len(given) <= LONGEST_ANSWER and given.isprintable()

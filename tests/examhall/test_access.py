@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
@@ -162,3 +163,14 @@ def test_an_account_with_attempts_stays(attempt: Attempt, cleo: User) -> None:
     """One that is nobody's could be sat by anybody."""
     with pytest.raises(Exception, match="protected"):
         cleo.delete()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("answers", ["b"]), ("answers", {"1": 2}), ("answers", "b"), ("public_id", "exam_1"), ("public_id", "a-B")],
+)
+def test_what_no_page_can_show_is_refused_in_the_admin(attempt: Attempt, field: str, value: Any) -> None:
+    setattr(attempt, field, value)
+    with pytest.raises(ValidationError) as refused:
+        attempt.full_clean()
+    assert list(refused.value.message_dict) == [field]

@@ -7,6 +7,7 @@
   const sheet = document.getElementById("sheet");
   const el = (id) => document.getElementById(id);
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const place = `examhall:${outcome.dataset.attempt}`;
   const put = (node, words) => { if (node.textContent !== words) node.textContent = words; };
 
   // -- the score ------------------------------------------------------------------------------------------------------
@@ -30,6 +31,7 @@
   // Back from another page, the browser may show this one as it was; what is true stands on the site.
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   if (!sheet) {
+    forgetHere(); // it was handed in, perhaps elsewhere: nothing is left to keep on this machine
     if (el("state").textContent !== "graded") followGrading();
     return;
   }
@@ -38,7 +40,6 @@
 
   const SAVE_AFTER_MS = 400;
   const SLOWEST_MS = 5000;
-  const place = `examhall:${sheet.dataset.attempt}`;
   // What the site may have: what it last answered for, and what was sent since. Kept with the draft, so that after a crash a
   // draft goes on from there, and does not undo what was written meanwhile on another device.
   let bases = [];
