@@ -12,6 +12,9 @@ from django.test import override_settings
 
 from tests.support.redis_server import RedisServer
 
+# It looks at the outbox, too.
+pytestmark = pytest.mark.django_db
+
 
 def run(*args: str) -> tuple[int, str]:
     """Run the command in this process; its exit status, and what it prints."""

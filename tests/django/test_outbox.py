@@ -23,6 +23,7 @@ from django.utils import timezone
 from queue_kit import InvalidPayload, UnknownJob, enqueue, exponential
 from queue_kit.django import outbox
 from queue_kit.django.conf import project_settings
+from queue_kit.django.outbox_doctor import examine_outbox
 from queue_kit.django.relay import BATCH, Relay
 from queue_kit.states import State
 from tests.support.fixtures import OwnRedis
@@ -374,3 +375,25 @@ def test_a_project_without_the_table_is_told_what_to_do(app: Celery, database: s
     with pytest.raises(CommandError, match=r"is `manage\.py migrate queue_kit` done\?") as ended:
         call_command("outbox_relay", "--once", f"--database={database}", stderr=StringIO())
     assert ended.value.returncode == 1
+
+
+# -- what the doctor says ----------------------------------------------------------------------------------------------
+
+
+def verdicts(alias: str) -> list[tuple[str, str]]:
+    return [(str(one.verdict), one.says) for one in examine_outbox() if f"database {alias}" in one.says]
+
+
+@pytest.mark.django_db
+def test_the_doctor_finds_rows_that_nobody_sends_and_rows_that_nobody_can(app: Celery, database: str) -> None:
+    assert verdicts(database) == [("ok", f"nothing is stuck in that of database {database}")]
+    add(database)
+    assert verdicts(database)[0][0] == "ok"
+    rows(database).update(added_at=timezone.now() - timedelta(minutes=5))
+    [(verdict, says)] = verdicts(database)
+    assert (verdict, says.partition(", the oldest")[0]) == ("bad", f"1 rows wait in database {database}")
+    rows(database).update(state="failed")
+    assert verdicts(database) == [("warn", f"1 rows in database {database} can never be sent as they are")]
+    with connections[database].cursor() as cursor:
+        cursor.execute("DROP TABLE queue_kit_outboxjob")
+    assert verdicts(database) == []
