@@ -23,6 +23,7 @@ from queue_kit.errors import UnsupportedOperation
 from queue_kit.store import Call, Claim, Claimed, Ledger
 from queue_kit.transport import envelope, points
 from queue_kit.transport.held import Held, HeldJob, Pending
+from queue_kit.transport.message import JobMessage
 from queue_kit.transport.qos import QoS
 from queue_kit.transport.queues import JobQueues
 
@@ -38,6 +39,7 @@ class JobChannel(JobQueues):
     """Mixed into kombu's Redis channels: jobs go through scripts, everything else keeps the stock path."""
 
     QoS = QoS
+    Message = JobMessage
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         self.kit = connection.client.kit  # kept: a closed channel has no connection any more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import socket
@@ -79,9 +80,13 @@ class Roles(bootsteps.StartStopStep):
         super().__init__(worker, **kwargs)
 
     def create(self, worker: Any) -> None:
-        """Prepare the tasks while there is one process."""
+        """Prepare the tasks while there is one process, and spare it and its children from looking for garbage among what is
+        there by now and will stay: modules, tasks, settings.
+        """
         for task in self._app.tasks.values():
             prepare_task(task)
+        gc.collect()
+        gc.freeze()
         self._witness.begin()
         self._witness.post_warden(partial(orders_of_warden, self._app, self._held.worker))
         signals.beat_embedded_init.connect(self._witness.let_go)
