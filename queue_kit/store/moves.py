@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from queue_kit.rules.packing import unpacked
 from queue_kit.store.keys import Keys
-from queue_kit.store.script import Call, script, text
+from queue_kit.store.script import Call, script, sendable, text
 
 Number = int | None
 
@@ -283,7 +283,7 @@ class Moves:
         return self._call("strike", int, job_id)
 
     def _call(self, verb: str, read: Any, *arguments: Any) -> Call[Any]:
-        return Call(script(verb), (self.prefix, *arguments), read)
+        return Call(script(verb), (self.prefix, *map(sendable, arguments)), read)
 
 
 @lru_cache(maxsize=8)

@@ -23,6 +23,8 @@ _PARTS: Final = {
     **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("message", "ending")),
     **dict.fromkeys(("add_many", "hand_over", "notes", "replay", "retry"), ("message",)),
 }
+#: What goes into a command as it is, beside text.
+_SENDABLE: Final = (int, float, bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,14 @@ class Call(Generic[Answer]):
     def full_command(self) -> tuple[Any, ...]:
         """The same with the source, for a server that does not know the script yet; it does afterwards."""
         return ("EVAL", self.script.source, 0, *self.arguments)
+
+
+def sendable(argument: Any) -> Any:
+    """An argument that a Redis command can carry, whatever a message had in its place: a move that cannot be encoded would be
+    tried again for ever, and hold up all that its worker has to settle."""
+    if type(argument) is str:
+        return argument if argument.isascii() else argument.encode("utf-8", "replace")
+    return argument if type(argument) in _SENDABLE else str(argument).encode("utf-8", "replace")
 
 
 def text(reply: Any) -> str:

@@ -185,3 +185,10 @@ def test_one_renewal_answers_for_each_lease(desk: Desk) -> None:
 
 def test_nothing_to_renew_is_no_error(desk: Desk) -> None:
     assert desk.run(desk.moves.renew([])) == []
+
+
+@pytest.mark.parametrize("cause", [["a", "list"], {"a": 1}, None, True, "half a pair: \ud83d"])
+def test_a_move_whose_argument_redis_cannot_carry_is_made_all_the_same(desk: Desk, cause: Any) -> None:
+    """What a hostile message had in the place of a text; a settle that cannot be sent would hold up all others of its worker."""
+    assert desk.run(desk.moves.fail("job", desk.running(), cause, "boom")).outcome == "ok"
+    assert desk.state() == "failed"
