@@ -18,7 +18,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve rush on-sale doctor test crash chaos soak bench bench-quick lint docs
+.PHONY: help demo serve rush on-sale doctor test crash chaos soak bench bench-quick lint docs audit
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,10 @@ lint: $(DEV) ## style, types, import contracts, sizes
 docs: $(DOCS) ## build the documentation as a site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --config-file .mkdocs.yml
 	@echo "Built: site/index.html"
+
+audit: $(DEV) ## look for holes in the code, and for known ones in what it needs (asks the package index)
+	@$(RUN) -m bandit --quiet --recursive queue_kit -ll
+	@$(RUN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip
 
 # A venv that was interrupted half-way has no stamp, and is made anew.
 $(MADE):
