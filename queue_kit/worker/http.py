@@ -63,7 +63,7 @@ class HttpServer(Role):
         self._host, self._port, self._pages = host, port, pages
         self._listener: Any = None
         self._told = False
-        self._open: list[Any] = []
+        self._open: dict[Any, bool] = {}  # and whether its request has come
         self._lock = new_lock()
 
     def start(self) -> None:
@@ -117,8 +117,9 @@ class HttpServer(Role):
 
     def _serve(self, connection: Any) -> None:
         with self._lock:
-            self._open.append(connection)
-            oldest = self._open.pop(0) if len(self._open) > _MOST else None
+            oldest = self._oldest() if len(self._open) >= _MOST else None
+            self._open.pop(oldest, None)
+            self._open[connection] = False
         if oldest is not None:  # its thread finds it closed
             with suppress(OSError):
                 oldest.shutdown(SHUT_RDWR)
@@ -127,18 +128,26 @@ class HttpServer(Role):
         except RuntimeError:  # no thread to be had
             self._forget(connection)
 
+    def _oldest(self) -> Any:
+        """Of those that have said nothing yet, if there are such: they are the ones that somebody may open in numbers."""
+        return next((one for one, has_come in self._open.items() if not has_come), next(iter(self._open)))
+
     def _converse(self, connection: Any) -> None:
         until = monotonic() + _TIME_S
         try:
-            _answer(connection, until, self._page(_request(connection, until)))
+            request = _request(connection, until)
+            with self._lock:
+                if connection in self._open:
+                    self._open[connection] = True
+            _answer(connection, until, self._page(request))
         except OSError:  # it went away, or was too slow
             pass
         finally:
             self._forget(connection)
 
     def _forget(self, connection: Any) -> None:
-        with self._lock, suppress(ValueError):
-            self._open.remove(connection)
+        with self._lock:
+            self._open.pop(connection, None)
         connection.close()
 
     def _page(self, request: bytes | int) -> tuple[Page, bool]:

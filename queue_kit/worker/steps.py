@@ -193,8 +193,13 @@ def _describe(worker: Any, nonce: str, started_at_ms: int) -> Facts:
     pool = worker.pool
     return Facts(
         nonce, worker.hostname, socket.gethostname(), kernel(), os.getpid(), type(pool).__module__.rpartition(".")[2],
-        pool.num_processes, sorted(worker.app.amqp.queues.consume_from), started_at_ms,
+        _size(pool), sorted(worker.app.amqp.queues.consume_from), started_at_ms,
     )  # fmt: skip
+
+
+def _size(pool: Any) -> int:
+    """How many slots a pool has; one of prefork that has ended does not know any more."""
+    return pool.num_processes if getattr(pool, "_pool", pool) is not None else 0
 
 
 def _stay_awake() -> None:

@@ -297,7 +297,8 @@ def test_no_kill_comes_between_a_failure_and_its_record(stage: LettersStage, poi
     job_id = stage.send("refuse")
     assert worker.wait_exit() == -signal.SIGKILL
     state, recorded = stage.job(job_id).state, len(stage.letters.ids())
-    assert (state, recorded) in ((State.FAILED, 1), (State.ACTIVE, 0))
+    # Its warden may have given it back by now.
+    assert (state, recorded) in ((State.FAILED, 1), (State.ACTIVE, 0), (State.WAITING, 0))
     stage.worker(pool="solo")
     assert stage.await_end(job_id).state is State.FAILED
     assert [letter.job_id for letter in stage.letters.each()] == [job_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
@@ -243,11 +244,31 @@ def broken() -> Page:
     raise RuntimeError("broken on purpose")
 
 
+class Slow:
+    """A page that takes until it is let go, as ready does where Redis is frozen."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def page(self) -> Page:
+        self.asked.set()
+        self.go.wait(20)
+        return said(200, status="ok")
+
+
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch, slow: Slow) -> Iterator[int]:
     """A server in this process, with a page that is fine, one that is large, and one that fails; short of patience."""
     monkeypatch.setattr(http, "_TIME_S", 0.6)
-    pages = {"/fine": lambda: said(200, status="ok"), "/large": lambda: Page(200, b"x" * 5_000_000), "/broken": broken}
+    pages = {
+        "/fine": lambda: said(200, status="ok"), "/large": lambda: Page(200, b"x" * 5_000_000), "/broken": broken,
+        "/slow": slow.page,
+    }  # fmt: skip
     server = HttpServer(LOOPBACK, free_port(), pages)
     server.start()
     wait_until(lambda: is_listening(server._port), says="it listens")
@@ -321,6 +342,19 @@ def test_many_that_say_nothing_keep_nobody_out(port: int) -> None:
             if _ % 50 == 0:
                 assert fine(port)
         assert ask(port, "/fine").after_s < 1.0
+
+
+def test_a_probe_that_has_asked_is_answered_though_many_connect_meanwhile(port: int, slow: Slow) -> None:
+    """Of those that make room, the ones that have said nothing come first."""
+    with ExitStack() as held:
+        asking = held.enter_context(socket.create_connection((LOOPBACK, port), 10))
+        asking.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+        assert slow.asked.wait(10)
+        for _ in range(60):
+            held.enter_context(socket.create_connection((LOOPBACK, port), 10))
+        assert fine(port)
+        slow.go.set()
+        assert asking.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_one_that_does_not_read_its_answer_holds_nobody(port: int) -> None:
