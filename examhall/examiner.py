@@ -11,7 +11,7 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from examhall.models import Exam
 from examhall.report import report_path
@@ -40,7 +40,7 @@ def for_examiners(view: View) -> Callable[..., HttpResponse]:
     return found
 
 
-@require_GET
+@require_safe
 @never_cache
 @for_examiners
 def rush(request: HttpRequest, exam: Exam) -> HttpResponse:
@@ -76,7 +76,7 @@ def run_report(request: HttpRequest, exam: Exam) -> HttpResponse:
     return redirect("examhall:rush", exam.slug)
 
 
-@require_GET
+@require_safe
 @never_cache
 @for_examiners
 def report_file(request: HttpRequest, exam: Exam) -> HttpResponse:

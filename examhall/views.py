@@ -16,7 +16,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from examhall.examiner import may_watch
 from examhall.grading import letters
@@ -34,7 +34,7 @@ NOT_SAVED = "The bell has rung or the attempt is handed in: no more answers are 
 View = Callable[..., HttpResponse]
 
 
-@require_GET
+@require_safe
 @never_cache
 def index(request: HttpRequest) -> HttpResponse:
     """Show a user's own attempts, and the seats that are nobody's."""
@@ -45,7 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
     return render(request, "examhall/index.html", {"mine": mine, "seats": seats, "watched": watched})
 
 
-@require_GET
+@require_safe
 @never_cache
 def paper(request: HttpRequest, public_id: str) -> HttpResponse:
     """Show one attempt: the questions, what was answered, and the score once it is there."""
@@ -95,7 +95,7 @@ def for_its_candidate(view: View) -> View:
     return found
 
 
-@require_GET
+@require_safe
 @never_cache
 @for_its_candidate
 def status(request: HttpRequest, attempt: Attempt) -> JsonResponse:

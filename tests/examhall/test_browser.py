@@ -104,6 +104,18 @@ def test_what_another_device_has_saved_since_is_not_undone(attempt: Attempt, ope
     assert (page.get_by_label("Frosted glass").is_checked(), page.get_by_label("A pin").is_checked()) == (True, False)
 
 
+def test_what_is_written_before_the_script_is_there_is_saved(attempt: Attempt, open_page: OpenPage) -> None:
+    """On a slow line."""
+    page = open_page()
+    page.route("**/paper.js", lambda route: route.abort())
+    page.goto(PAPER)
+    tick(page, 6, "30 minutes")
+    page.unroute("**/paper.js")
+    page.add_script_tag(url="/static/examhall/paper.js")
+    page.get_by_text("Saved at").wait_for()
+    assert saved("6") == "b"
+
+
 def test_a_forgotten_tab_hands_in_what_the_site_has(attempt: Attempt, queue: RedisServer, open_page: OpenPage) -> None:
     """Its own sheet is an old one."""
     page = open_page()

@@ -48,9 +48,9 @@
   let saving = false;
   let handedIn = false;
 
-  function answers() {
+  function answers(form = sheet) {
     const found = {};
-    for (const [name, value] of new FormData(sheet)) {
+    for (const [name, value] of new FormData(form)) {
       if (name.startsWith("answer-")) found[name.slice(7)] = (found[name.slice(7)] ?? "") + value;
     }
     return found;
@@ -89,18 +89,23 @@
     return answer.status >= 500 || answer.status === 429 ? `${words} It is tried again by itself.` : words;
   }
 
+  function sendSheet(outlivesPage = false) {
+    const sent = JSON.stringify(answers());
+    if (!bases.includes(sent)) bases.push(sent);
+    keepHere();
+    return send(sheet.dataset.save, { answers: answers() }, outlivesPage).catch(() => null);
+  }
+
   // One at a time, so that an older sheet never arrives after a newer one.
   async function save() {
     if (saving || handedIn) return;
     saving = true;
     for (let waitMs = 500; savedVersion < version && !handedIn; waitMs = Math.min(SLOWEST_MS, waitMs * 2)) {
-      const [sent, sheetSent] = [version, JSON.stringify(answers())];
-      if (!bases.includes(sheetSent)) bases.push(sheetSent);
-      keepHere();
-      const answer = await send(sheet.dataset.save, { answers: answers() }).catch(() => null);
+      const sent = { version, sheet: JSON.stringify(answers()) };
+      const answer = await sendSheet();
       if (answer && answer.ok) {
-        savedVersion = sent;
-        bases = [sheetSent];
+        savedVersion = sent.version;
+        bases = [sent.sheet];
         waitMs = 250;
         trouble("");
         put(el("saved"), `Saved at ${new Date().toLocaleTimeString()}.`);
@@ -125,8 +130,9 @@
     soon = setTimeout(save, SAVE_AFTER_MS);
   }
   sheet.addEventListener("input", changed);
-  addEventListener("pagehide", () => {
-    if (savedVersion < version && !handedIn) send(sheet.dataset.save, { answers: answers() }, true).catch(() => null);
+  // The last that a phone tells a page before it takes it away.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden && savedVersion < version && !handedIn) sendSheet(true);
   });
 
   // -- handing in -----------------------------------------------------------------------------------------------------
@@ -208,13 +214,16 @@
 
   // What a reload or a crash left behind, and the site has not seen.
   if (!sheet.querySelector("fieldset")) return; // the bell had rung when the page was made
-  bases = [JSON.stringify(answers())];
+  const asServed = sheet.cloneNode(true);
+  asServed.reset();
+  bases = [JSON.stringify(answers(asServed))];
   const left = keptHere();
   if (left?.bases?.includes(bases[0])) {
     restore(left.answers);
     changed();
-  } else if (left) {
-    put(el("saved"), "Newer answers were saved from elsewhere; you see those.");
+  } else {
+    if (left && JSON.stringify(left.answers) !== bases[0]) put(el("saved"), "Newer answers were saved from elsewhere; you see those.");
+    if (JSON.stringify(answers()) !== bases[0]) changed(); // written before this script was there
   }
   if (clock) tick();
 })();
