@@ -30,6 +30,8 @@ _TIME_S: Final = 5.0
 _REQUEST_MOST: Final = 8_192
 #: Connections at a time.
 _MOST: Final = 16
+#: Those that the kernel keeps until they are accepted: one that it drops comes again a second later, too late for a probe.
+_IN_LINE: Final = 128
 #: How often to look whether the worker ends; how often to try again where the port is taken.
 _LOOK_S, _AGAIN_S = 0.25, 5.0
 
@@ -184,7 +186,7 @@ def _listening(host: str, port: int) -> Any:
     try:
         listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(_MOST)
+        listener.listen(_IN_LINE)
         listener.settimeout(_LOOK_S)
     except OSError:
         listener.close()
