@@ -7,6 +7,7 @@ Colours are attributes, which a page that holds the drawing may overrule; it nee
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import cos, pi, sin
+from textwrap import shorten
 from unicodedata import category
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -19,6 +20,8 @@ SEAT_GAP, SEAT_RADIUS = 42.0, 15.0
 
 FILLS = {SeatState.FREE: "#d7ecdf", SeatState.HELD: "#f6d493", SeatState.SOLD: "#c9ced8"}
 STROKES = {SeatState.FREE: "#1b7a43", SeatState.HELD: "#8a5a00", SeatState.SOLD: "#5b6475"}
+# What has room above the stage; the name of the drawing has all of it.
+LONGEST_TITLE = 70
 INK, SOFT = "#1f2430", "#5b6475"
 
 
@@ -49,7 +52,7 @@ def frame(plan: Plan, height: float) -> Element:
     svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **named})
     svg.set("font-family", "system-ui, sans-serif")
     SubElement(svg, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
-    text(svg, WIDTH / 2, 32, plan.title, size=18, weight="600")
+    text(svg, WIDTH / 2, 32, shorten(plan.title, LONGEST_TITLE, placeholder="…"), size=18, weight="600")
     return svg
 
 

@@ -8,7 +8,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
 
 from queue_kit import QueueUnavailable
 from ticketing.box_office import HoldOver, SeatTaken, TooMany, buy, give_back, place_hold, redraw
@@ -57,12 +58,17 @@ def seat_map(request: HttpRequest, event_id: int) -> HttpResponse:
 
 
 def by_form(act: Callable[[HttpRequest, Event], str]) -> Callable[..., HttpResponse]:
-    """Make a view of an act that says what it did: back to the page if it worked, else the page with the reason."""
+    """Make a view of an act that says what it did: back to the page if it worked, else the page with the reason.
 
-    @require_POST
+    The address of a refusal may be reloaded, or a seat be followed from there: to the event's page.
+    """
+
+    @require_http_methods(["GET", "HEAD", "POST"])
     @wraps(act)
     def view(request: HttpRequest, event_id: int) -> HttpResponse:
         shown = find_event(event_id)
+        if request.method != "POST":
+            return redirect(f"{reverse('ticketing:event', args=[event_id])}?{request.GET.urlencode()}")
         try:
             messages.success(request, act(request, shown))
         except Unreadable as fault:
@@ -85,7 +91,14 @@ def hold(request: HttpRequest, shown: Event) -> str:
     seat = find_seat(shown, form.cleaned_data["seat"])
     if seat is None:
         raise Unreadable(f"there is no seat {form.cleaned_data['seat']}")
-    held, _ = place_hold(seat, form.cleaned_data["holder"], named_visitor(request))
+    visitor = named_visitor(request)
+    try:
+        held, _ = place_hold(seat, form.cleaned_data["holder"], visitor)
+    except SeatTaken:
+        # By this visitor's own first click, it may be.
+        if Hold.objects.in_force().filter(seat=seat, visitor=visitor).exists():
+            return f"You hold seat {seat} already."
+        raise
     return f"Seat {held.seat} is held for {held.holder}."
 
 
@@ -109,7 +122,8 @@ def own_holds(request: HttpRequest, shown: Event) -> list[Hold]:
     """Return the holds that the form names; those of other visitors are as unknown as those that never were."""
     wanted = set(request.POST.getlist("hold"))
     mine = Hold.objects.filter(visitor=visitor_of(request), visitor__isnull=False, seat__event=shown)
-    chosen = [hold for hold in mine.select_related("seat__event") if str(hold.pk) in wanted]
+    in_order = mine.select_related("seat__event").order_by("seat__row", "seat__number")
+    chosen = [hold for hold in in_order if str(hold.pk) in wanted]
     if not chosen or len(chosen) < len(wanted):
         raise Unreadable("hold must name seats that you hold")
     return chosen

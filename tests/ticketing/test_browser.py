@@ -187,6 +187,15 @@ def test_a_page_whose_token_is_gone_says_what_to_do(opened: OpenPage) -> None:
     message(page, "reload the page and send it again")
 
 
+def test_seats_clicked_in_haste_are_all_held_and_a_double_click_is_one_hold(opened: OpenPage) -> None:
+    page = opened("Ada")
+    page.evaluate("for (const seat of ['B4', 'B5', 'B5', 'B6']) document.getElementById(`seat-${seat}`).dispatchEvent("
+                  "new MouseEvent('click', { bubbles: true, cancelable: true }))")
+    page.get_by_role("button", name="Buy these 3 seats").dblclick()
+    message(page, "Sold to you: B4, B5, B6.")
+    assert list(Hold.objects.values_list("status", flat=True)) == ["sold"] * 3
+
+
 def test_a_name_is_asked_for_before_a_seat_is_held(opened: OpenPage) -> None:
     page = opened()
     seat(page, "B4", "free").click()

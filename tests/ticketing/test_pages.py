@@ -6,12 +6,14 @@ import re
 import uuid
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.test import Client
 
 from tests.support.events import events
 from tests.support.redis_server import RedisServer
-from ticketing.box_office import MOST_HELD_BY_ONE
+from tests.support.waiting import Stopwatch
+from ticketing.box_office import MOST_HELD_BY_ONE, buy, place_hold
 from ticketing.models import Event, Hold, Seat, SeatMap, Venue
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,6 +94,13 @@ def test_of_two_visitors_one_gets_the_seat_and_the_other_a_clear_word(site: Clie
     assert (answer.status_code, "Sorry: seat B4 is taken." in text(answer)) == (409, True)
 
 
+def test_a_second_click_on_ones_own_seat_is_no_refusal(site: Client, queue: RedisServer, url: str) -> None:
+    held(site, url)
+    again = site.post(f"{url}hold/", {"seat": "B4", "holder": "Ada"}, follow=True)
+    assert "You hold seat B4 already." in text(again)
+    assert Hold.objects.count() == 1
+
+
 def test_one_visitor_may_hold_so_many_seats_and_no_more(site: Client, queue: RedisServer, url: str) -> None:
     for number in range(1, MOST_HELD_BY_ONE + 1):
         held(site, url, f"F{number}")
@@ -123,11 +132,13 @@ def test_what_the_form_lacks_is_said_beside_what_was_typed(site: Client, queue: 
         assert (answer.status_code, says in text(answer)) == (400, True), fields
 
 
-def test_forms_need_their_token_and_a_method_that_is_theirs(queue: RedisServer, url: str) -> None:
+def test_forms_need_their_token_and_their_address_leads_back_to_the_page(queue: RedisServer, url: str) -> None:
     strict = Client(enforce_csrf_checks=True)
     for act in ("hold", "purchase", "release"):
         assert strict.post(f"{url}{act}/", {"seat": "B4", "holder": "Ada"}).status_code == 403
-        assert strict.get(f"{url}{act}/").status_code == 405
+        assert strict.get(f"{url}{act}/?seat=B4").headers["Location"] == f"{url}?seat=B4"
+        assert strict.delete(f"{url}{act}/").status_code in {403, 405}
+    assert not Hold.objects.exists()
 
 
 def test_a_body_that_is_too_large_or_broken_is_400(site: Client, url: str) -> None:
@@ -149,6 +160,19 @@ def test_with_the_queue_down_503_the_page_says_so_and_the_seat_is_free(site: Cli
     assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
     assert "Seats cannot be held just now" in text(answer)
     assert Seat.objects.with_current_hold().get(row="B", number=4, event__slug="chamber-evening").hold_status is None
+
+
+def test_with_the_queue_frozen_the_page_comes_in_time_and_says_so(site: Client, queue: RedisServer, url: str) -> None:
+    """H4: two looks at the queue, a second each at most; the hold is refused, and undone."""
+    queue.freeze()
+    began = Stopwatch()
+    answer = site.post(f"{url}hold/", {"seat": "B4", "holder": "Ada"})
+    assert (answer.status_code, began.elapsed_s < 5) == (503, True)
+    assert "this page goes on trying" in text(answer)
+    queue.thaw()
+    cache.clear()
+    assert "this page goes on trying" not in text(site.get(f"{url}live/"))
+    held(site, url)
 
 
 def test_a_seat_can_be_bought_while_the_queue_is_down_and_is_drawn_later(
@@ -203,3 +227,18 @@ def test_a_session_that_was_tampered_with_is_a_new_visitor(site: Client, queue: 
 def test_seats_keep_the_order_of_the_hall(event: Event) -> None:
     labels = [str(seat) for seat in Seat.objects.filter(event=event)]
     assert labels[:2] + labels[9:11] == ["A1", "A2", "A10", "B1"]
+
+
+def test_the_box_office_frees_a_seat_in_the_admin_and_deletes_no_hold(queue: RedisServer, event: Event) -> None:
+    seats = Seat.objects.select_related("event").filter(event=event)
+    held, _ = place_hold(seats[0], "Ada")
+    sold, _ = place_hold(seats[1], SCRIPT)
+    buy(sold)
+    admin = Client()
+    admin.force_login(User.objects.create_superuser("ada"))
+    chosen = {"action": "free_seats", "_selected_action": [str(held.pk), str(sold.pk)]}
+    page = admin.post("/admin/ticketing/hold/", chosen, follow=True)
+    assert "1 freed" in text(page)
+    assert SCRIPT not in page.content.decode()
+    assert sorted(Hold.objects.values_list("status", flat=True)) == ["released", "sold"]
+    assert admin.post(f"/admin/ticketing/hold/{held.pk}/delete/", {"post": "yes"}).status_code == 403

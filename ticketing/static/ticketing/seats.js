@@ -62,7 +62,7 @@ function settle() {
   const stop = free.find((seat) => seat === document.activeElement) || free.find((seat) => seat.tabIndex === 0 && seat.hasAttribute("tabindex")) || free[0];
   for (const seat of free) seat.setAttribute("tabindex", seat === stop ? "0" : "-1");
   for (const clock of document.querySelectorAll("[data-left-ms]")) {
-    clock.dataset.endsAt = performance.now() + Number(clock.dataset.leftMs);
+    clock.dataset.endsAt = Date.now() + Number(clock.dataset.leftMs);
     delete clock.dataset.leftMs;
   }
   tick();
@@ -70,10 +70,10 @@ function settle() {
 
 // -- Clocks -------------------------------------------------------------------------------------------------------------
 
-// By what was left when the site said so, never by this machine's clock, which may be minutes off.
+// By what was left when the site said so: this machine's clock may be minutes off, but it goes on while a laptop sleeps.
 function tick() {
   for (const clock of document.querySelectorAll("[data-ends-at]")) {
-    const leftMs = Math.max(0, Number(clock.dataset.endsAt) - performance.now());
+    const leftMs = Math.max(0, Number(clock.dataset.endsAt) - Date.now());
     const seconds = Math.ceil(leftMs / 1000);
     clock.textContent = leftMs ? `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} left` : "run out";
     if (leftMs < LAST_MS && !clock.classList.contains("short")) {
@@ -85,16 +85,21 @@ function tick() {
 
 // -- What a person does -------------------------------------------------------------------------------------------------
 
-async function send(form, submitter) {
-  if (form.dataset.busy) return;
-  form.dataset.busy = "1";
+// One after the other, so that two seats clicked in haste are both held, and the last answer is the one that stays.
+let sending = Promise.resolve();
+
+function send(form, submitter) {
+  const body = new FormData(form, submitter);
+  if (submitter) submitter.disabled = true;
+  sending = sending.then(() => post(form.action, body)).finally(() => submitter && (submitter.disabled = false));
+}
+
+async function post(url, body) {
   try {
-    const answer = await fetch(form.action, { method: "POST", body: new FormData(form, submitter), signal: AbortSignal.timeout(15000) });
+    const answer = await fetch(url, { method: "POST", body, signal: AbortSignal.timeout(15000) });
     take(parsed(await answer.text()));
   } catch {
     tell("The site did not answer. What you asked for may not have been done: look at the map before you ask again.", "error");
-  } finally {
-    delete form.dataset.busy;
   }
 }
 
