@@ -14,6 +14,7 @@ from redis.exceptions import ResponseError
 from queue_kit.states import State
 from queue_kit.store.census import Census
 from queue_kit.store.keys import Keys
+from queue_kit.store.roster import WorkerView
 from queue_kit.store.script import text
 from queue_kit.store.stock import StockKeys, StockMessages
 from queue_kit.store.switches import read_limits
@@ -79,6 +80,9 @@ class Examination:
         except ResponseError:
             config = {}
         return ServerFacts(self._client.info(), config, self._census.now_ms())
+
+    def workers(self) -> list[WorkerView]:
+        return self._census.workers()
 
     def queues(self) -> list[str]:
         return self._census.queues()

@@ -110,6 +110,7 @@ def _of_redis(app: Celery, facts: Facts, keys: int) -> Facts:
         overdue_ms = 2 * settings.worker_stalled_interval_ms + app.queue_kit.moves.renewal_ms
         return replace(
             facts,
+            workers=_enrolled(read),
             queues=[read.queue(name, server.now_ms, overdue_ms) for name in names],
             strays=read.strays(keys),
             unacked=read.unacked(),
@@ -120,15 +121,34 @@ def _of_redis(app: Celery, facts: Facts, keys: int) -> Facts:
 # -- workers --------------------------------------------------------------------------------------------------------------
 
 
+def _enrolled(read: Examination) -> list[WorkerFacts]:
+    """Those that have lately said that they live."""
+    return [
+        WorkerFacts(name=one.facts.node, ours=True, queues=frozenset(one.facts.queues), tasks=None)
+        for one in read.workers()
+        if one.is_heard
+    ]
+
+
 def _of_workers(app: Celery, facts: Facts, wait_s: float) -> Facts:
     """A full Redis lets nobody ask."""
     try:
-        return replace(facts, workers=_workers(app, wait_s))
+        return replace(facts, workers=_merged(facts.workers, _answering(app, wait_s)))
     except (RedisError, OSError, OperationalError) as error:
         return replace(facts, unasked=str(error) or type(error).__name__)
 
 
-def _workers(app: Celery, wait_s: float) -> list[WorkerFacts]:
+def _merged(enrolled: Sequence[WorkerFacts], answering: Sequence[WorkerFacts]) -> list[WorkerFacts]:
+    """One that is on the roster is ours, whatever its own consumer is called; one that is busy in its main loop is on the roster
+    alone."""
+    ours, heard = {worker.name for worker in enrolled}, {worker.name for worker in answering}
+    return [
+        *(replace(worker, ours=worker.ours or worker.name in ours) for worker in answering),
+        *(worker for worker in enrolled if worker.name not in heard),
+    ]
+
+
+def _answering(app: Celery, wait_s: float) -> list[WorkerFacts]:
     """Those that answer a broadcast, stock ones on the same database among them."""
     queues = app.control.inspect(timeout=wait_s).active_queues() or {}
     names = sorted(queues)

@@ -167,7 +167,7 @@ def test_a_project_runs_a_job_and_asks_the_doctor(
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 2  # this Redis keeps nothing
-        assert "ok    workers: 1 of queue_kit answer" in done.stdout
+        assert "ok    workers: 1 of queue_kit: " in done.stdout
     finally:
         worker.kill_all()
 

@@ -41,7 +41,7 @@ def test_warnings_alone_end_with_1(queue: RedisServer) -> None:
         client.config_set("appendonly", "yes")
     status, printed = run()
     assert status == 1
-    assert "warn  workers: no worker of queue_kit answers" in printed
+    assert "warn  workers: no worker of queue_kit runs" in printed
 
 
 def test_a_redis_that_is_not_there_is_a_finding(queue_down: None) -> None:

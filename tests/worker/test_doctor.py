@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import redis
 from celery import Celery
 from kombu import Queue
 
-from queue_kit import dead_letters, install
+from queue_kit import State, dead_letters, install, open_census
 from queue_kit.observe.doctor import Finding, exit_status
 from queue_kit.store import Keys, Room, Traits
 from queue_kit.worker import doctor
@@ -167,6 +168,7 @@ def test_a_full_redis_is_examined_all_the_same_and_is_bad(own_redis: OwnRedis, s
         wait_until(lambda: fills(client), says="Redis is full", every_s=0)
     assert said(app, "memory")[0][0] == "bad"
     assert said(app, "backlog") == [("ok", "nothing has waited for 5 minutes; 1 jobs wait in all")]
+    assert "could not be asked" in said(app, "workers")[-1][1]
 
 
 @pytest.mark.leaves("filler")
@@ -364,6 +366,28 @@ def test_jobs_that_nobody_takes_and_tasks_that_nobody_has_are_bad(shop: Shop, st
         "nobody consumes these declared queues, which are empty: celery": "warn",
         "queue work: 1 jobs ask for plain.removed, which no worker of it knows": "bad",
     }
+
+
+def test_a_worker_that_is_too_busy_to_answer_is_on_the_roster(shop: Shop, start_worker: StartWorker, tmp_path: Path) -> None:
+    """In the solo pool a job that runs holds up remote control; what that worker knows is not guessed at."""
+    worker = start_worker(
+        "tests.apps.plain_app", backend_url="", queues=["work"], pool="solo", env={"TRAPS_FOLDER": str(tmp_path)}
+    )
+    app = shop()
+    wait_until(open_census(app).workers, says="it is on the roster")
+    app.send_task("plain.hold", kwargs={"gate": "gate"}, queue="work")
+    wait_until((tmp_path / "book").exists, says="it runs")
+    app.send_task("plain.unheard-of", queue="work")
+    assert said(app, "workers", wait_s=0.3) == [("ok", f"1 of queue_kit: {worker.hostname}")]
+    assert said(app, "tasks") == []
+    (tmp_path / "gate").touch()
+    wait_until(lambda: not open_census(app).jobs("work", State.ACTIVE), says="it has ended")
+
+
+def test_without_any_worker_what_waits_is_consumed_by_nobody(shop: Shop) -> None:
+    app = shop()
+    app.send_task("shop.sell")
+    assert said(app, "queues") == [("bad", "nobody consumes queue celery: 1 jobs wait, 0 are delayed")]
 
 
 def test_without_a_worker_tasks_are_those_of_the_project(shop: Shop) -> None:

@@ -31,12 +31,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker that answers. ``ours``: it has queue_kit."""
+    """A worker that lives. ``ours``: it has queue_kit; ``tasks``: ``None`` where it has not answered."""
 
     name: str
     ours: bool
     queues: frozenset[str]
-    tasks: frozenset[str]
+    tasks: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,12 @@ def unacked(facts: Facts) -> Iterator[Finding]:
 def unread_queues(facts: Facts) -> Iterator[Finding]:
     """Jobs that nobody will take."""
     ours = [worker for worker in facts.workers if worker.ours]
-    if not ours:
-        why = facts.unasked or "none runs, or all are too busy to"
-        yield warn("workers", f"no worker of queue_kit answers: {why}", "start one: celery -A ... worker")
-        return
-    yield ok("workers", f"{len(ours)} of queue_kit answer: {some(sorted(worker.name for worker in ours))}")
+    if ours:
+        yield ok("workers", f"{len(ours)} of queue_kit: {some(sorted(worker.name for worker in ours))}")
+    else:
+        yield warn("workers", "no worker of queue_kit runs", "start one: celery -A ... worker")
+    if facts.unasked:
+        yield warn("workers", f"they could not be asked what they know: {facts.unasked}", "see what is said of the server")
     read = frozenset[str]().union(*(worker.queues for worker in ours))
     for queue in facts.queues:
         if queue.paused:
@@ -56,8 +57,9 @@ def unread_queues(facts: Facts) -> Iterator[Finding]:
         if queue.name not in read and queue.waiting + queue.delayed:
             says = f"nobody consumes queue {queue.name}: {queue.waiting} jobs wait, {queue.delayed} are delayed"
             yield bad("queues", says, f"start a worker with -Q {queue.name}, or correct the name where they are sent")
-    idle = sorted(facts.declared_queues - read - {queue.name for queue in facts.queues if queue.waiting + queue.delayed})
-    if idle:
+    empty = {queue.name for queue in facts.queues if not queue.waiting + queue.delayed}
+    idle = sorted(facts.declared_queues & empty - read)
+    if ours and idle:
         says = f"nobody consumes these declared queues, which are empty: {some(idle)}"
         yield warn("queues", says, "name them in a worker's -Q")
 
@@ -66,7 +68,10 @@ def unknown_tasks(facts: Facts) -> Iterator[Finding]:
     """Jobs that will end as dead letters, since no worker has their task."""
     ours = [worker for worker in facts.workers if worker.ours]
     for queue in facts.queues:
-        known = frozenset[str]().union(*(worker.tasks for worker in ours if queue.name in worker.queues)) or facts.tasks
+        theirs = [worker.tasks for worker in ours if queue.name in worker.queues]
+        if None in theirs:  # it is busy, and may know what the others do not
+            continue
+        known = frozenset[str]().union(*(tasks or () for tasks in theirs)) or facts.tasks
         for name in sorted(queue.names.keys() - known):
             says = f"queue {queue.name}: {queue.names[name]} jobs ask for {name or 'no task at all'}, which no worker of it knows"
             yield bad("tasks", says, "deploy workers that have it, with UNKNOWN_TASK_HOLD_MS meanwhile")
