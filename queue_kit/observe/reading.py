@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -49,25 +49,36 @@ def within(limit_s: float, question: Callable[[], Answer]) -> Answer:
     until = monotonic() + limit_s
     if not _UNDER_WAY.acquire(timeout=limit_s):
         raise QueueUnavailable("too many questions to Redis wait for their answers", sent="no")
-    box: list[tuple[Any, Exception | None]] = []
-    done = threading.Event()
+    asked = _Question(question)
+    try:
+        threading.Thread(target=asked.run, daemon=True, name="queue_kit question").start()
+    except RuntimeError as error:  # no thread to be had
+        _UNDER_WAY.release()
+        raise QueueUnavailable(f"Redis could not be asked: {error}", sent="no") from error
+    if not asked.done.wait(max(0.0, until - monotonic())):
+        raise QueueUnavailable(f"no answer within {limit_s:g} s", sent="no")
+    if asked.error is not None:
+        raise asked.error
+    return cast(Answer, asked.answer)
 
-    def run() -> None:
+
+class _Question:
+    """What a thread of its own asks, and what came of it."""
+
+    def __init__(self, question: Callable[[], Any]) -> None:
+        self._question = question
+        self.done = threading.Event()
+        self.answer: Any = None
+        self.error: Exception | None = None
+
+    def run(self) -> None:
         try:
-            box.append((question(), None))
+            self.answer = self._question()
         except Exception as error:  # noqa: BLE001 - the caller's affair
-            box.append((None, error))
+            self.error = error
         finally:
             _UNDER_WAY.release()
-            done.set()
-
-    threading.Thread(target=run, daemon=True, name="queue_kit question").start()
-    if not done.wait(max(0.0, until - monotonic())):
-        raise QueueUnavailable(f"no answer within {limit_s:g} s", sent="no")
-    answer, error = box[0]
-    if error is not None:
-        raise error
-    return answer  # type: ignore[no-any-return]
+            self.done.set()
 
 
 def _ask(app: Any, question: Callable[[Redis], Answer]) -> Answer:
