@@ -95,6 +95,7 @@ def read_workers(client: Redis, keys: Keys) -> list[WorkerView]:
     views = [
         WorkerView(facts, max(0, now_ms - beat_at_ms.get(facts.nonce, 0)), running.get(facts.nonce, ()))
         for facts in map(_read_facts, all_facts.values())
+        if facts is not None
     ]
     return sorted(views, key=lambda view: (view.facts.node, view.facts.nonce))
 
@@ -112,10 +113,13 @@ def _read_running(client: Redis, keys: Keys, queues: Sequence[str]) -> Mapping[s
     return running
 
 
-def _read_facts(words: Any) -> Facts:
-    """A newer version may say more of its worker than this one knows."""
-    said = json.loads(words)
-    return Facts(**{item.name: said[item.name] for item in fields(Facts)})
+def _read_facts(words: Any) -> Facts | None:
+    """A newer version may say more of its worker than this one knows; what says less is none of ours."""
+    try:
+        said = json.loads(words)
+        return Facts(**{item.name: said[item.name] for item in fields(Facts)})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _read_others(reply: Any) -> dict[str, str]:

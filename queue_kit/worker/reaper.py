@@ -33,6 +33,11 @@ class Reaper(Role):
         self._moves, self._kit, self._roster = kit.moves, kit, roster
         self._reaped_at = time.monotonic()
 
+    def _loop(self) -> None:
+        """At once for the first time: what has died here before waits for it."""
+        self._tick_once()
+        super()._loop()
+
     def tick(self) -> None:
         """Say that this worker lives; stall all that has run out, a batch at a time, if it is time for that."""
         self._roster.call(self.ledger)

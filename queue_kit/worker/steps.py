@@ -87,7 +87,8 @@ class Roles(bootsteps.StartStopStep):
             prepare_task(task)
         gc.collect()
         gc.freeze()
-        self._witness.begin()
+        if worker.pool_start_method == "fork":  # a process that is spawned would outlive the lock
+            self._witness.begin()
         self._witness.post_warden(partial(orders_of_warden, self._app, self._held.worker))
         signals.beat_embedded_init.connect(self._witness.let_go)
         signals.worker_shutdown.connect(self._on_worker_shutdown, weak=False)

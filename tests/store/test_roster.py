@@ -91,6 +91,16 @@ def test_what_a_newer_version_says_more_of_itself_is_passed_over(census: Census,
     assert [worker.facts.nonce for worker in census.workers()] == ["w1"]
 
 
+@pytest.mark.parametrize("rubbish", ["", "{", "[]", "7", '{"nonce": "w1"}', '{"kernel": 7}'])
+def test_a_line_that_nobody_can_read_is_passed_over_and_goes_in_time(census: Census, desk: Desk, rubbish: str) -> None:
+    enter(desk, "w1")
+    desk.client.hset(desk.keys.workers, "w1", rubbish)
+    is_silent_for(desk, "w1", 20_001)
+    assert census.workers() == []
+    enter(desk, "w2")
+    assert desk.client.hkeys(desk.keys.workers) == ["w2"]
+
+
 # -- abandon -----------------------------------------------------------------------------------------------------------
 
 

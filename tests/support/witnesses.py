@@ -19,10 +19,16 @@ from tests.support.worker_process import WorkerProcess
 WARDEN = "warden.py"
 
 
+def lock_files(pid: int) -> list[Path]:
+    """The files that a process may hold a worker's lock by."""
+    targets = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
+    return [target for target in targets if target.name.startswith("queue_kit-")]
+
+
 def lock_file(pid: int) -> Path:
     """The file that a worker's main process holds a lock on."""
-    targets = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
-    return next(target for target in targets if target.name.startswith("queue_kit-"))
+    (file,) = lock_files(pid)
+    return file
 
 
 def wardens(file: Path) -> list[psutil.Process]:

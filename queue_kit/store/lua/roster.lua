@@ -6,8 +6,9 @@ local WORKERS, BEATS = PREFIX .. ':workers', PREFIX .. ':workers:beats'
 local function kernel_key(kernel) return PREFIX .. ':kernel:' .. kernel end
 
 local function strike_worker(nonce)
-  local facts = redis.call('HGET', WORKERS, nonce)
-  if facts then redis.call('HDEL', kernel_key(cjson.decode(facts).kernel), nonce) end
+  local readable, facts = pcall(cjson.decode, redis.call('HGET', WORKERS, nonce) or '')
+  local kernel = readable and type(facts) == 'table' and facts.kernel
+  if type(kernel) == 'string' then redis.call('HDEL', kernel_key(kernel), nonce) end
   redis.call('HDEL', WORKERS, nonce)
   redis.call('ZREM', BEATS, nonce)
 end
