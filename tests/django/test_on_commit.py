@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,20 +13,12 @@ from queue_kit import InvalidPayload, QueueUnavailable, UnknownJob, UnsupportedO
 from queue_kit.django import OnCommit, enqueue_on_commit
 from queue_kit.states import State
 from tests.support.fixtures import OwnRedis
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch
 from tests.worker.sending import census_of, job_of, sending
 
 
 class Undone(Exception):
     """Rolls a transaction back."""
-
-
-@pytest.fixture
-def app(redis_server: RedisServer) -> Iterator[Celery]:
-    """An app that sends to the shared Redis."""
-    with sending(redis_server.url()) as app:
-        yield app
 
 
 def test_the_id_is_known_before_the_commit_and_the_job_is_there_after_it(app: Celery, database: str) -> None:

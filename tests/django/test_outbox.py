@@ -27,20 +27,12 @@ from queue_kit.django.outbox_doctor import examine_outbox
 from queue_kit.django.relay import BATCH, Relay
 from queue_kit.states import State
 from tests.support.fixtures import OwnRedis
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch, wait_until
 from tests.worker.sending import census_of, job_of, sending
 
 
 class Undone(Exception):
     """Rolls a transaction back."""
-
-
-@pytest.fixture
-def app(redis_server: RedisServer) -> Iterator[Celery]:
-    """An app that sends to the shared Redis, and on a busy machine waits for it."""
-    with sending(redis_server.url(), ENQUEUE_TIMEOUT_MS=30_000) as app:
-        yield app
 
 
 def rows(alias: str) -> Any:

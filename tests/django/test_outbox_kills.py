@@ -22,7 +22,7 @@ from queue_kit.transport import points
 from tests.support.processes import environment_with_project, kill_session, spawn
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for_exit, wait_until
-from tests.worker.sending import census_of, sending
+from tests.worker.sending import census_of
 
 pytestmark = pytest.mark.crash
 
@@ -36,13 +36,6 @@ LEFT = {
 }
 
 StartRelay = Callable[..., "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def app(redis_server: RedisServer) -> Iterator[Celery]:
-    """An app that sends to the shared Redis."""
-    with sending(redis_server.url()) as app:
-        yield app
 
 
 @pytest.fixture
