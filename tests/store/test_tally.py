@@ -50,6 +50,13 @@ def test_every_move_is_counted_by_job_name_where_it_is_made(desk: Desk) -> None:
     }  # fmt: skip
 
 
+def test_a_retry_that_ends_cancelled_is_no_retry(desk: Desk) -> None:
+    token = desk.running(name="mail")
+    desk.run(desk.moves.cancel("job", "cancelled"))
+    assert desk.run(desk.moves.retry("job", token, AT_ONCE)) == "cancelled"
+    assert tally_of(desk).counted == {("enqueued", "mail"): 1, ("started", "mail"): 1, ("cancelled", "mail"): 1}
+
+
 def test_evictions_are_counted_by_queue(client: object, queue_name: str) -> None:
     """I3."""
     desk = Desk(client, queue_name, dead_letters=1)  # type: ignore[arg-type]

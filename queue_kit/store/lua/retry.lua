@@ -14,7 +14,6 @@ local due = due_at(now, delay, instant)
 let_go(job)
 if counted == '1' then
   attempt(job, now, cause, reason)
-  count(job.queue, job.name, 'retrying')
   write(id, 'reason', reason)
 else
   remember_run(job, now, 'replaced')
@@ -23,6 +22,7 @@ if job.cancel then
   leave_note(id, now)
   return cancelled(job, now, job.cancel)
 end
+if counted == '1' then count(job.queue, job.name, 'retrying') end
 local left = job.queue
 if message ~= '' then
   local fields, parts = message_fields(message)
