@@ -47,27 +47,27 @@ def check_project(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMe
         return [checks.Error(f"Nothing can be sent: {error}.", hint=_WIRE_IT, id="queue_kit.E002")]
     if _importing.get():
         return []
-    return _import_tasks(app) or [
-        _message(app, finding) for finding in examine_settings(app) if finding.verdict is not Verdict.OK
-    ]
+    if missing := import_tasks(app):
+        says = f"Nothing was examined: {missing}."
+        return [checks.Warning(says, hint="Start a worker to see where.", id="queue_kit.W024")]
+    return [_message(app, finding) for finding in examine_settings(app) if finding.verdict is not Verdict.OK]
 
 
 #: Celery has Django run its checks whenever it imports tasks.
 _importing: Final = ContextVar("importing", default=False)
 
 
-def _import_tasks(app: Any) -> list[checks.CheckMessage]:
-    """Import the tasks, which are part of what is examined. What keeps them from it must not keep a project from its commands:
-    one may ask for a table that `migrate` is to make."""
+def import_tasks(app: Any) -> str:
+    """Import the tasks, which are part of what is examined; answer what kept them from it, or ''. It must not keep a project from
+    its commands: one may ask for a table that `migrate` is to make."""
     token = _importing.set(True)
     try:
         app.loader.import_default_modules()
     except Exception as error:  # noqa: BLE001 - whatever stands at the top of somebody's module
-        says = f"Tasks cannot be imported ({type(error).__name__}: {error}): workers will not start, and nothing was examined."
-        return [checks.Warning(says, hint="Start a worker to see where.", id="queue_kit.W024")]
+        return f"tasks cannot be imported ({type(error).__name__}: {error}): workers will not start"
     finally:
         _importing.reset(token)
-    return []
+    return ""
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from queue_kit.django.checks import import_tasks
 from queue_kit.django.conf import celery_app
 from queue_kit.django.outbox_doctor import examine_outbox
 from queue_kit.errors import ConfigurationError
-from queue_kit.observe.doctor import as_json, as_line, exit_status
+from queue_kit.observe.doctor import Finding, Verdict, as_json, as_line, exit_status
 from queue_kit.worker.doctor import KEYS, examine_app
 
 
@@ -29,9 +30,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            findings = [*examine_app(celery_app(), keys=options["keys"]), *examine_outbox()]
+            app = celery_app()
+            missing = import_tasks(app)
+            findings = [*examine_app(app, keys=options["keys"]), *examine_outbox()]
         except ConfigurationError as error:
             raise CommandError(str(error), returncode=2) from error
+        if missing:
+            findings.append(Finding(Verdict.BAD, "tasks", missing, "start a worker to see where"))
         for line in [as_json(findings)] if options["as_json"] else map(as_line, findings):
             self.stdout.write(line)
         if exit_status(findings):
