@@ -33,7 +33,7 @@ _MOST: Final = 16
 #: Those that the kernel keeps until they are accepted: one that it drops comes again a second later, too late for a probe.
 _IN_LINE: Final = 128
 #: How often to look whether the worker ends; how often to try again where the port is taken.
-_LOOK_S, _AGAIN_S = 0.25, 5.0
+_LOOK_S, _AGAIN_S = 0.25, 2.0
 
 _REASONS: Final = {
     200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout",
