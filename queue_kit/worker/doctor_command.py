@@ -18,6 +18,7 @@ from queue_kit.worker.doctor import KEYS, examine_app
 def queue_doctor(ctx: click.Context, as_document: bool, keys: int) -> None:
     """Say how this set-up can lose or double work. Exit status: 0 all is well; 1 something to look at; 2 work is lost,
     doubled or stuck."""
+    ctx.obj.app.loader.import_default_modules()  # its tasks are part of what is examined
     try:
         findings = examine_app(ctx.obj.app, keys=keys)
     except ConfigurationError as error:
