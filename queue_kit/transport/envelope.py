@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any, Final
 
 from kombu.utils.json import dumps, loads
@@ -27,6 +28,13 @@ logger = logging.getLogger(__name__)
 
 #: Property of a message that carries what queue_kit adds to it, between sender and channel and between channel and task.
 PROPERTY: Final = "queue_kit"
+#: Headers that Celery takes as they are, and of what kind they must be; each may be missing.
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("task", "id", "shadow", "origin", "root_id", "parent_id", "group", "lang"), (type(None), str)),
+    **dict.fromkeys(("retries", "group_index", "replaced_task_nesting"), (type(None), int)),
+    **dict.fromkeys(("timelimit", "stamped_headers"), (type(None), list, tuple)),
+    **dict.fromkeys(("stamps", PROPERTY), (type(None), dict)),
+}
 _to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -153,8 +161,7 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
     message = unpack(claimed.message, claimed.id, claimed.name, claimed.queue, read_message)
     if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
         raise ValueError("it is not a kombu message")
-    if not isinstance(message.get("headers") or {}, dict):
-        raise ValueError("its headers are none")
+    _check_headers(message.get("headers") or {})
     properties, headers = message["properties"], message.get("headers")
     info = properties.setdefault("delivery_info", {})
     # What it publishes again goes straight into the queue that it is in: another process need not know the exchange.
@@ -176,6 +183,25 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
         if not claimed.expires and _instant_ms(headers.get("expires")) is not None:
             headers["expires"] = None  # replayed; one that is no instant stays, for the worker to refuse it by name
     return message
+
+
+def _check_headers(headers: Any) -> None:
+    """Refuse what would go wrong in the middle of the worker's loop, and end it.
+
+    :raises ValueError: names the header.
+    """
+    if not isinstance(headers, dict):
+        raise ValueError("its headers are none")
+    for name, kinds in _KINDS.items():
+        if not isinstance(headers.get(name), kinds):
+            raise ValueError(f"header {name}: it is no {' or '.join(kind.__name__ for kind in kinds[1:])}")
+    limits = headers.get("timelimit") or (None, None)
+    if len(limits) != 2 or not all(limit is None or _is_number(limit) for limit in limits):
+        raise ValueError("header timelimit: two numbers are needed, each of them or none")
+
+
+def _is_number(limit: Any) -> bool:
+    return isinstance(limit, (int, float)) and not isnan(limit)
 
 
 def read_message(message: str) -> Any:

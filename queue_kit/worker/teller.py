@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ _ERRORS: dict[str, type[Exception]] = {
 
 #: What comes of a message that makes no sense, and will not make more of it later; a backend that is down says other things.
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, RecursionError)
+#: A minute lies between two tries: what has not passed after hours will not.
+_MOST_TRIES: Final = 300
 
 
 class Teller(Role):
@@ -45,6 +48,7 @@ class Teller(Role):
     def __init__(self, open_client: Callable[[], Redis], kit: Kit, app: Any, burials: DeadLetterHandler) -> None:
         super().__init__(open_client, min(1.0, kit.moves.reap_ms / 1000))
         self._moves, self._app, self._burials = kit.moves, app, burials
+        self._tried: Counter[str] = Counter()
 
     def tick(self) -> None:
         """Take the notes that are due, act on each, strike it out."""
@@ -54,11 +58,14 @@ class Teller(Role):
                 self._burials.expired(note.id, self.ledger)
             try:
                 self._tell(note)
-            except _UNREADABLE:
-                logger.exception("those who wait for job %s cannot be told", note.id)
-                self.ledger.run(self._moves.strike(note.id))
-            except Exception:
-                logger.exception("those who wait for job %s could not be told; trying again later", note.id)
+            except Exception as error:
+                self._tried[note.id] += 1
+                if isinstance(error, _UNREADABLE) or self._tried[note.id] >= _MOST_TRIES:
+                    logger.exception("those who wait for job %s cannot be told", note.id)
+                    self._tried.pop(note.id)
+                    self.ledger.run(self._moves.strike(note.id))
+                else:
+                    logger.exception("those who wait for job %s could not be told; trying again later", note.id)
             else:
                 points.reached("note told")
                 self.ledger.run(self._moves.strike(note.id))

@@ -11,10 +11,7 @@ from queue_kit.store import Ledger, Message
 from queue_kit.store.census import JobView
 from tests.fuzz.strategies import messages, profile, texts, words
 from tests.support.waiting import wait_until
-from tests.worker.conftest import stage
 from tests.worker.stage import FINAL, POOLS, Stage
-
-__all__ = ["stage"]
 
 pytestmark = pytest.mark.crash
 
@@ -43,7 +40,7 @@ def test_no_message_ends_a_worker_and_each_ends_as_a_job(stage: Stage) -> None:
         return [view for view in views if view is not None and view.state not in FINAL]
 
     try:
-        wait_until(lambda: not unended(), says="every job has ended", within_s=60, every_s=0.5)
+        wait_until(lambda: not unended(), says="every job has ended", within_s=180, every_s=0.5)
     finally:
         print(f"of {len(sent)} messages these have not ended:", *unended(), sep="\n")
     assert [worker.hostname for worker in workers if not worker.running] == []
