@@ -303,6 +303,13 @@ class Model(KeysModel):
                     found.add((job.id, self.lose(job)))
         return found
 
+    def abandon(self, worker: str, leases: Sequence[str]) -> set[tuple[str, str]]:
+        """``leases``: ids, those that end last first."""
+        found = [self.jobs[job_id] for job_id in leases if self.jobs[job_id].token.startswith(f"{worker}.")]
+        for job in found:
+            job.token = ""  # as in a sweep
+        return {(job.id, self.lose(job)) for job in found}
+
     def fail(self, job_id: str, token: str, *, tell: bool, nesting: int = 0) -> str:
         job, why = self.held(job_id, token)
         if job is None:

@@ -27,6 +27,7 @@ from queue_kit.states import FINAL, MOVES
 from queue_kit.store import AT_ONCE
 from queue_kit.store.dead_letter_moves import Fresh, replay
 from queue_kit.store.moves import Unique
+from queue_kit.store.roster import abandon
 from tests.store.desk import HOUR_MS, LATER, LISTS, Desk
 from tests.store.keys_model import MODES as MODES_OF_KEYS
 from tests.store.keys_model import WITH_TTL, Key, Send, facts_of
@@ -52,7 +53,7 @@ Pick = tuple[int, bool]
 picks = st.tuples(st.integers(0, 99), st.sampled_from([True, True, True, False]))
 
 #: What some verbs do to a job on their way, before the move they are named for.
-ALSO = {"claim": ("promote", "expire"), "reap": ("stall",), "recall": ("release",)}
+ALSO = {"claim": ("promote", "expire"), "reap": ("stall",), "abandon": ("stall",), "recall": ("release",)}
 
 
 @dataclass
@@ -287,6 +288,16 @@ class Moves(RuleBasedStateMachine):
     def reap(self) -> None:
         self.verb = "reap"
         assert {(row.id, row.outcome) for row in self.desk.reap()} == self.model.reap()
+
+    @rule(worker=st.sampled_from(WORKERS))
+    def abandon(self, worker: str) -> None:
+        """Its next incarnation has the same name here, so the mark that keeps a dead one's late claims off is taken away."""
+        held = [
+            job_id for queue in QUEUES for part in ("active", "reserved") for job_id in self.desk.listed(part, queue)[::-1]
+        ]
+        found = self.run(abandon(self.moves, worker, 100))
+        assert {(row.id, row.outcome) for row in found} == self.model.abandon(worker, held)
+        self.client.delete(f"{PREFIX}:recalled:{worker}")
 
     @precondition(has_leases)
     @rule(pick=picks)
