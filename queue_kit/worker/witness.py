@@ -101,7 +101,8 @@ class Witness:
 def is_dead(place: str) -> bool:
     """Whether a worker is gone for certain, with its pool. False where it cannot be told from here."""
     inode, _, path = place.partition(" ")
-    if sys.platform == "win32":
+    # What Redis names is opened, and removed afterwards: a file of ours, and no other.
+    if sys.platform == "win32" or not Path(path).match(_NAME.format("*")):
         return False
     try:
         fd = os.open(path, _READ)

@@ -170,14 +170,18 @@ def test_a_forked_process_holds_the_lock_and_one_that_was_executed_does_not(witn
 
 
 def test_what_cannot_be_seen_is_not_dead(witness: Witness, folder: Path) -> None:
-    """Another mount's folder, a copy in a container made from a living one's image, a pipe in its place."""
+    """Another mount's folder, a copy in a container made from a living one's image, a pipe in its place, whatever
+    file somebody has named in Redis."""
     inode = witness.place.partition(" ")[0]
-    copy = folder / "copy"
+    copy, pipe, other = folder / "queue_kit-copy.lock", folder / "queue_kit-pipe.lock", folder / "other"
     copy.touch()
-    assert not is_dead(f"{inode} {folder / 'nowhere'}")
+    other.touch()
+    os.mkfifo(pipe)
+    assert not is_dead(f"{inode} {folder / 'queue_kit-nowhere.lock'}")
     assert not is_dead(f"{inode} {copy}")
-    os.mkfifo(folder / "pipe")
-    assert not is_dead(f"{inode} {folder / 'pipe'}")
+    assert not is_dead(f"{pipe.stat().st_ino + 1} {pipe}")
+    assert not is_dead(f"{other.stat().st_ino} {other}")
+    assert is_dead(f"{copy.stat().st_ino} {copy}")
     assert not is_dead("")
     assert not is_dead(witness.place)
 
