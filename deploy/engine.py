@@ -31,10 +31,13 @@ class EngineMissing(RuntimeError):
 def find_engine() -> Path:
     """Return the path of a Redis or Valkey server program.
 
-    The PATH comes before the wheels, so that whoever installed a server gets that one. Raises EngineMissing, whose
-    text names the ways to get an engine.
+    The variable REDIS_ENGINE names one: a path, or `wheel`. Without it the PATH comes before the wheels, so that whoever
+    installed a server gets that one. Raises EngineMissing, whose text names the ways to get an engine.
     """
-    for found in (*_on_the_path(), *_in_a_wheel()):
+    wanted = os.environ.get("REDIS_ENGINE", "")
+    if wanted not in {"", "wheel"}:
+        return Path(wanted)
+    for found in (*([] if wanted else _on_the_path()), *_in_a_wheel()):
         return found
     raise EngineMissing(WAYS_TO_GET_ONE)
 

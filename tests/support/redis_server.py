@@ -33,6 +33,7 @@ class RedisServer:
     maxmemory, policy: as in redis.conf, e.g. "4mb" and "noeviction".
     save: snapshot points as in redis.conf; none by default, so that a restart without appendonly comes back empty.
     options: further settings, name to value. port: a free one if 0. Data and log lie in a temporary folder.
+    engine: the program; the one that all tests run on if None.
     """
 
     appendonly: bool = False
@@ -41,6 +42,7 @@ class RedisServer:
     save: str = ""
     options: dict[str, str] = field(default_factory=dict)
     port: int = 0
+    engine: Path | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
     folder: Path = field(default=Path(), init=False)
 
@@ -56,7 +58,7 @@ class RedisServer:
         self.port = self.port or free_port()
         if self.folder == Path():
             self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
-        self.process = spawn([str(find_engine()), *self._arguments()], log=self.log_file, cwd=self.folder)
+        self.process = spawn([str(self.engine or find_engine()), *self._arguments()], log=self.log_file, cwd=self.folder)
         wait_until(self._answers, says=f"Redis on port {self.port} answers", within_s=10, every_s=0.003)
         return self
 

@@ -16,8 +16,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 _HEAD = """# Settings
 
 Each is optional. The call wins over the task, the task over the options of `install(app, {...})` (in Django: `QUEUE_KIT`), these
-over an environment variable of the same name, that over the default. They are read when the app is made; a value that does not fit is
-refused then, by name and without being echoed, and so is an option that no setting has.
+over an environment variable of the same name, that over the default. They are read when the app is made; a value that does not
+fit is refused then, by name and without being echoed, and so is an option that no setting has.
 
 `_MS` is milliseconds, `_S` seconds. The connection is Celery's own `broker_url`, and the number of jobs at once its `-c`.
 
@@ -35,7 +35,7 @@ def page() -> str:
 
 def _row(setting: Field[Any]) -> str:
     default = f"`{str(setting.default).lower() if isinstance(setting.default, bool) else setting.default}`"
-    cells = f"`{setting.name.upper()}`", default if default != "``" else "–", _range(setting), setting.metadata["sentence"]
+    cells = f"`{setting.name.upper()}`", default if default != "``" else "none", _range(setting), setting.metadata["sentence"]
     return f"| {' | '.join(cells)} |\n"
 
 

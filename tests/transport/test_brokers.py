@@ -126,7 +126,7 @@ def tls_port(own_redis: OwnRedis, certificates: Certificates) -> int:
     try:
         own_redis(options=options)
     except AssertionError as failure:
-        if "Bad directive" in str(failure):
+        if "Bad directive" in str(failure) or "Failed finding TLS support" in str(failure):
             service_missing("the Redis engine is built without TLS")
         raise
     return port

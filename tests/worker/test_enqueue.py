@@ -30,10 +30,12 @@ from queue_kit.rules.brief import brief_repr
 from queue_kit.worker.prepare import prepare
 from tests.apps.enqueue_app import Order
 from tests.store.desk import Desk
+from tests.support.engine import newer_engine
 from tests.support.events import trace
 from tests.support.fixtures import OwnProxy, OwnRedis
 from tests.support.ports import LOOPBACK
 from tests.support.redis_server import RedisServer
+from tests.support.services import service_missing
 from tests.support.waiting import wait_until
 from tests.worker.sending import job_of, sending
 from tests.worker.stage import Stage
@@ -427,16 +429,37 @@ def test_a_send_may_wait_for_a_replica(own_redis: OwnRedis) -> None:
     replica.kill()
 
 
+@pytest.mark.crash
+def test_a_send_may_wait_for_the_disk(own_redis: OwnRedis) -> None:
+    """SPEC 13: given a disk that is synced each second; the server is killed right after the call; then the job is there."""
+    server = own_redis(engine=newer_engine(), appendonly=True, options={"appendfsync": "everysec"})
+    with sending(server.url(), ENQUEUE_WAIT_DISK=True):
+        sent = [enqueue("enq.free").id, *(handle.id for handle in enqueue_many("enq.free", [{}, {}]))]
+    server.restart()
+    assert server.client().exists(*(f"qwk:job:{job_id}" for job_id in sent)) == 3
+
+
+def test_a_send_cannot_wait_for_a_disk_that_is_not_there(own_redis: OwnRedis) -> None:
+    """SPEC 13: no append-only file: an error that says so."""
+    server = own_redis(engine=newer_engine())
+    with (
+        sending(server.url(), ENQUEUE_WAIT_DISK=True),
+        pytest.raises(ConfigurationError, match="ENQUEUE_WAIT_DISK: this Redis keeps no append-only file"),
+    ):
+        enqueue("enq.free")
+
+
 def test_a_send_cannot_wait_for_the_disk_of_an_old_redis(own_redis: OwnRedis) -> None:
     """SPEC 13: the error names the setting, the version there is and the one that is needed; nothing is sent."""
     server = own_redis(appendonly=True)
     version = server.client().info("server")["redis_version"]
-    with sending(server.url(), ENQUEUE_WAIT_DISK=True):
-        if tuple(map(int, version.split(".")[:2])) >= (7, 2):
-            enqueue("enq.free")
-            return
-        with pytest.raises(ConfigurationError, match=f"ENQUEUE_WAIT_DISK: Redis {version} has no WAITAOF; 7.2"):
-            enqueue("enq.free")
+    if tuple(map(int, version.split(".")[:2])) >= (7, 2):
+        service_missing("every Redis engine here has WAITAOF")
+    with (
+        sending(server.url(), ENQUEUE_WAIT_DISK=True),
+        pytest.raises(ConfigurationError, match=f"ENQUEUE_WAIT_DISK: Redis {version} has no WAITAOF; 7.2"),
+    ):
+        enqueue("enq.free")
     assert server.client().keys("qwk:*") == []
 
 
