@@ -23,7 +23,7 @@ from tests.support.fixtures import OwnProxy, OwnRedis, StartWorker
 from tests.support.processes import is_alive
 from tests.support.services import service_missing
 from tests.support.waiting import let_pass, stays_true, wait_until
-from tests.support.witnesses import kill_group, lock_file, wardens
+from tests.support.witnesses import kill_group, lock_file, lock_files, wardens
 from tests.worker.stage import POOLS, STALLED_ONCE, Stage
 
 pytestmark = pytest.mark.crash
@@ -145,6 +145,20 @@ def test_a_child_that_outlives_its_worker_keeps_its_job_until_it_is_gone_too(sta
     os.kill(child, signal.SIGKILL)
     stage.await_event(job_id, "stalled")
     stage.worker(options=WITH_DEATH_APP)
+    comes_back(stage, job_id, killed_at_ms)
+
+
+def test_an_embedded_beat_that_outlives_its_worker_holds_nothing_up(stage: Stage, tmp_path: Path) -> None:
+    """It is forked from the worker, has no part in its jobs, and nobody ends it."""
+    victim = stage.worker(options=(*PLAIN, "--beat", "--schedule", str(tmp_path / "schedule")))
+    job_id = stage.send("hold", gate="go")
+    stage.await_starts(job_id)
+    victim.wait_for_log("beat: Starting...")
+    assert sorted(len(lock_files(pid)) for pid in victim.child_pids()) == [0, 1]  # beat, and the pool's process
+    killed_at_ms = now_ms()
+    victim.sigkill()
+    stage.await_event(job_id, "stalled")
+    stage.worker()
     comes_back(stage, job_id, killed_at_ms)
 
 
