@@ -50,7 +50,11 @@ class Sender:
         """
         run = self._kit.sending_run(posting.id)
         if run is None:
-            return _or_raise(self.send_all([posting])[0])
+            moves = self._kit.moves
+            trip = self._travel([posting.id], lambda _, again: posting.add(moves, again=again), confirmed=True)
+            added = _or_raise(trip.result(0))
+            envelope.log_duplicate(posting, added)
+            return added
         run.unsent = (posting.message, posting.when)
         points.reached("move sending")
         run.lost = self.run(posting.move(self._kit.moves, run), posting.id) in ("lost", "gone")

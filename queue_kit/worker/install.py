@@ -17,6 +17,7 @@ from queue_kit.transport.sender import Sender
 from queue_kit.worker.producer import producers_of
 from queue_kit.worker.publish import amqp_class, send_task_of
 from queue_kit.worker.refusals import CONSUMER, check_worker
+from queue_kit.worker.shortcut import QuickTask
 from queue_kit.worker.steps import Roles
 from queue_kit.worker.task import JobTask, adopt
 
@@ -89,7 +90,7 @@ def _replace_amqp(app: Celery, kit: Kit) -> None:
 
 def _replace_task_class(app: Celery) -> None:
     base = symbol_by_name(app.task_cls)
-    app.task_cls = type("JobTask", (JobTask, base), {"__module__": base.__module__, "abstract": True})
+    app.task_cls = type("JobTask", (QuickTask, JobTask, base), {"__module__": base.__module__, "abstract": True})
     app.__dict__.pop("Task", None)
 
 

@@ -105,9 +105,15 @@ def _nobody_looks(task: Any) -> bool:
         or app.conf.task_send_sent_event
         or task._dump_pydantic_arguments is not None
         or (routes and not isinstance(routes, Mapping))
-        or not all(_is_celerys(getattr(type(task), name)) for name in ("apply_async", "shadow_name"))
+        or not all(_is_celerys(_found(task, name)) for name in ("apply_async", "shadow_name"))
         or _below(app.amqp, "as_task_v2") is not AMQP.as_task_v2
     )
+
+
+def _found(task: Any, name: str) -> Any:
+    """A method as the task has it beside ours."""
+    kinds = (vars(kind) for kind in type(task).__mro__ if not kind.__module__.startswith("queue_kit.worker."))
+    return next(members[name] for members in kinds if name in members)
 
 
 def _is_celerys(function: Callable[..., Any]) -> bool:

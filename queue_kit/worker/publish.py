@@ -19,6 +19,7 @@ from kombu.exceptions import OperationalError
 
 from queue_kit.errors import QueueUnavailable, UnsupportedOperation
 from queue_kit.rules.brief import brief_repr
+from queue_kit.store.moves import Added
 from queue_kit.transport import envelope
 from queue_kit.transport.connection import connection_class
 from queue_kit.transport.envelope import PROPERTY
@@ -206,14 +207,18 @@ def send_task_of(app: Any) -> Callable[..., Any]:
         options.update(zip(_POSITIONS, more, strict=False))
         with _producer_for(app, options) as producer:
             result = stock(name, args, kwargs, **options)
-        added = producer.added
-        result.deduplicated = added is not None and added.outcome in ("duplicated", "deduplicated")
-        result.existing_state = added.state if added is not None and result.deduplicated else None
-        if added is not None and added.id:
-            result.id = added.id
-        return result
+        return tell(result, producer.added)
 
     return send_task
+
+
+def tell(result: Any, added: Added | None) -> Any:
+    """Celery's result, which says what became of the send."""
+    result.deduplicated = added is not None and added.outcome in ("duplicated", "deduplicated")
+    result.existing_state = added.state if added is not None and result.deduplicated else None
+    if added is not None and added.id:
+        result.id = added.id
+    return result
 
 
 def _producer_for(app: Any, options: dict[str, Any]) -> AbstractContextManager[JobProducer]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from celery import bootsteps, signals
+from celery.apps.worker import Worker
 from celery.utils.log import get_logger
 from celery.worker import state
 from redis import Redis
@@ -80,13 +81,11 @@ class Roles(bootsteps.StartStopStep):
         super().__init__(worker, **kwargs)
 
     def create(self, worker: Any) -> None:
-        """Prepare the tasks while there is one process, and spare it and its children from looking for garbage among what is
-        there by now and will stay: modules, tasks, settings.
-        """
+        """Prepare the tasks while there is one process."""
         for task in self._app.tasks.values():
             prepare_task(task)
-        gc.collect()
-        gc.freeze()
+        if isinstance(worker, Worker):
+            _keep_what_is_loaded()
         if worker.pool_start_method == "fork":  # a process that is spawned would outlive the lock
             self._witness.begin()
         self._witness.post_warden(partial(orders_of_warden, self._app, self._held.worker))
@@ -201,6 +200,14 @@ def _describe(worker: Any, nonce: str, started_at_ms: int) -> Facts:
 def _size(pool: Any) -> int:
     """How many slots a pool has; one of prefork that has ended does not know any more."""
     return pool.num_processes if getattr(pool, "_pool", pool) is not None else 0
+
+
+def _keep_what_is_loaded() -> None:
+    """Spare this process and its children from looking for garbage among modules, tasks and settings; not where the process is
+    another's, such as that of a test, whose own garbage it would keep for ever.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _stay_awake() -> None:
