@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from tests.chaos.evidence import FINAL, Event, Evidence
 
@@ -121,18 +122,26 @@ def _told(evidence: Evidence, job_id: str) -> str:
     return " ".join(event.kind for event in evidence.traces.get(job_id, [])) or "none"
 
 
-def recoveries_ms(evidence: Evidence) -> dict[str, list[float]]:
-    """For each pool, and what of it was killed: how long each job that a kill has hit in its run took until it ran again."""
+class Recovery(NamedTuple):
+    """How long after the kill a job that was hit by it was given back, and ran again."""
+
+    back_ms: float
+    again_ms: float
+
+
+def recoveries(evidence: Evidence) -> dict[str, list[Recovery]]:
+    """For each pool, and what of it was killed: what became of each job that a kill has hit in its run."""
     begun = defaultdict(list)
     for start in evidence.starts:
         begun[start.pid].append(start)
-    found: dict[str, list[float]] = defaultdict(list)
+    found: dict[str, list[Recovery]] = defaultdict(list)
     for kill in evidence.kills:
         for start in (start for pid in kill.pids for start in begun[pid] if start.at < kill.at):
             after = _after(evidence.traces.get(start.id, []), start.run)
             again = next((event.at_ms for event in after if event.kind == "active"), None)
-            if after and after[0].at_ms > kill.at * 1000 and again is not None:
-                found[f"{kill.pool} {kill.what}"].append(again - kill.at * 1000)
+            at_ms = kill.at * 1000
+            if after and after[0].at_ms > at_ms and again is not None:
+                found[f"{kill.pool} {kill.what}"].append(Recovery(after[0].at_ms - at_ms, again - at_ms))
     return found
 
 

@@ -5,8 +5,9 @@ Without it a check that cannot fail would look like a run without faults.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from copy import deepcopy
+from dataclasses import replace
 
 import redis
 
@@ -79,7 +80,7 @@ def not_refused(evidence: Evidence) -> list[str]:
     before = set(faults(evidence))
     missed = []
     for plant in PLANTS:
-        planted = deepcopy(evidence)
+        planted = _copy(evidence)
         plant(planted)
         if not set(faults(planted)) - before:
             missed.append(plant.__name__)
@@ -99,6 +100,14 @@ def leaks_not_seen(client: redis.Redis) -> list[str]:
         missed.append("a record")
     client.delete(record)
     return missed
+
+
+def _copy(evidence: Evidence) -> Evidence:
+    """As deep as a plant reaches: of a long run there are a million events."""
+    return replace(
+        evidence, sends=[replace(send) for send in evidence.sends], starts=list(evidence.starts),
+        traces={job_id: list(trace) for job_id, trace in evidence.traces.items()}, effects=Counter(evidence.effects),
+    )  # fmt: skip
 
 
 def _ended(evidence: Evidence) -> str:

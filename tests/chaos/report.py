@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from tests.chaos.books import doubles, lost, recoveries_ms, unexplained
+from tests.chaos.books import doubles, lost, recoveries, unexplained
 from tests.chaos.evidence import FINAL, Evidence
 
 WIDTH, HEIGHT, MARGIN = 1000, 360, 50
@@ -42,14 +42,20 @@ def table(evidence: Evidence, done: Mapping[str, int], seconds: float) -> str:
 
 def _recoveries(evidence: Evidence) -> list[str]:
     kills = Counter(f"{kill.pool} {kill.what}" for kill in evidence.kills)
-    found = recoveries_ms(evidence)
-    rows = [f"{'killed':<20}{'kills':>8}{'jobs hit':>10}{'median':>10}{'p99':>10}{'longest':>10}   ms until a hit job runs again"]
+    found = recoveries(evidence)
+    rows = [
+        f"{'':38}{'given back after ms':>30}{'running again after ms':>30}",
+        f"{'killed':<20}{'kills':>8}{'jobs hit':>10}" + 2 * f"{'median':>10}{'p99':>10}{'longest':>10}",
+    ]
     for pool in (*sorted(found), ""):
-        times = sorted(found[pool] if pool else [time for pool_times in found.values() for time in pool_times])
-        if times:
-            numbers = "".join(f"{value:>10.0f}" for value in (_part(times, 0.5), _part(times, 0.99), times[-1]))
-            rows.append(f"{pool or 'all':<20}{kills[pool] if pool else kills.total():>8}{len(times):>10}{numbers}")
+        times = found[pool] if pool else [time for pool_times in found.values() for time in pool_times]
+        numbers = "".join(_numbers(sorted(column)) for column in zip(*times, strict=True))
+        rows.append(f"{pool or 'all':<20}{kills[pool] if pool else kills.total():>8}{len(times):>10}{numbers}")
     return rows
+
+
+def _numbers(ordered: Sequence[float]) -> str:
+    return "".join(f"{value:>10.0f}" for value in (_part(ordered, 0.5), _part(ordered, 0.99), ordered[-1]))
 
 
 def _part(ordered: Sequence[float], share: float) -> float:

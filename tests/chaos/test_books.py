@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.books import faults, recoveries_ms
+from tests.chaos.books import Recovery, faults, recoveries
 from tests.chaos.evidence import Event, Evidence, Kill, Send, Start, read_sends
 from tests.chaos.planting import PLANTS, leaks_not_seen, not_refused
 from tests.chaos.report import picture, table
@@ -61,13 +61,13 @@ def test_a_lease_and_a_record_left_in_redis_are_seen(redis_server: RedisServer) 
 
 
 def test_a_killed_jobs_recovery_is_timed_from_the_kill(evidence: Evidence) -> None:
-    assert recoveries_ms(evidence) == {"prefork child": [pytest.approx(230)]}
+    assert recoveries(evidence) == {"prefork child": [Recovery(pytest.approx(30), pytest.approx(230))]}
 
 
 def test_the_table_and_the_picture_tell_of_the_kill(evidence: Evidence) -> None:
     told = table(evidence, {"pool child killed": 1}, 60)
     assert "unexplained extra runs      0" in told
-    assert "prefork child              1         1       230" in told
+    assert "prefork child              1         1        30" in told
     assert picture(evidence, [1.3], "a run").count("<line") == 3
 
 

@@ -56,6 +56,7 @@ class _Book:
         self._keys = set(keys)
         self._prefix = prefix
         self._indexed = {index: self._members(index) for index in self._of_queues(INDEXES)}
+        self._jobs = {job for members in self._indexed.values() for job in members}
         self._dead = {record for index in self._of_queues(("dead",)) for record in self._members(index)}
 
     def _of_queues(self, kinds: Iterable[str]) -> list[str]:
@@ -78,13 +79,13 @@ class _Book:
         return key.removeprefix(f"{self._prefix}:dead:") in self._dead
 
     def _job_is_kept(self, rest: str) -> bool:
-        jobs = {job for members in self._indexed.values() for job in members}
-        job_id = next((job for job in jobs if rest == job or rest.startswith(f"{job}:")), None)
-        return job_id is not None or self._is_replaced(rest.partition(":")[0])
+        # A record, or what belongs to one and has its name and one word more.
+        return any(job_id in self._jobs or self._is_replaced(job_id) for job_id in (rest, rest.rpartition(":")[0]))
 
     def _is_replaced(self, job_id: str) -> bool:
         # A run that gave its place to a canvas: in no list until the canvas adds its id again.
-        return self._client.hget(f"{self._prefix}:job:{job_id}", "token") == "replaced"
+        key = f"{self._prefix}:job:{job_id}"
+        return self._client.type(key) == "hash" and self._client.hget(key, "token") == "replaced"
 
     def orphans(self) -> list[str]:
         """Return a line for each entry of an index whose job has no record."""
