@@ -67,6 +67,14 @@ def test_the_bar_shows_what_the_run_says(exam: Exam, examiner: User, queue: Redi
     assert "Report: active, 100 of 250 papers" in page
 
 
+def test_a_report_that_lies_on_another_machine_is_told(exam: Exam, examiner: User, queue: RedisServer) -> None:
+    client, desk = browser_of(examiner), Desk(queue.client(), "reports")
+    client.post(REPORT)
+    job = Exam.objects.get(pk=exam.pk).report_job
+    desk.run(desk.moves.complete(job, desk.begin(job)))
+    assert "need EXAMHALL_REPORTS_DIR in common" in client.get(RUSH).content.decode()
+
+
 def test_the_file_is_there_once_it_is_written(exam: Exam, examiner: User, queue: RedisServer) -> None:
     client = browser_of(examiner)
     assert client.get(FILE).status_code == 404
