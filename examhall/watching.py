@@ -1,5 +1,6 @@
 """What the queue says of the jobs of this app; without it a page would end in an error whenever Redis is away."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -32,13 +33,23 @@ def census_of(app: Any) -> tuple[Any, tuple[type[Exception], ...]]:
     return open_census(app), (*connection.connection_errors, *connection.channel_errors)
 
 
+# After a read that failed nobody asks for so long: each would wait for the same hung Redis, and candidates who look every
+# second would take all threads of the site from those who still write.
+PAUSE_S = 1.0
+away_until: dict[Any, float] = {}
+
+
 @contextmanager
 def reading() -> Iterator[Any]:
-    """Give the census; raises QueueAway where Redis does not answer."""
-    census, errors = census_of(celery_app())
+    """Give the census; raises QueueAway where Redis does not answer, or did not a moment ago."""
+    app = celery_app()
+    if time.monotonic() < away_until.get(app, 0):
+        raise QueueAway
+    census, errors = census_of(app)
     try:
         yield census
     except errors as error:
+        away_until[app] = time.monotonic() + PAUSE_S
         raise QueueAway from error
 
 

@@ -13,9 +13,16 @@ from django.core.management import call_command
 
 from examhall.models import Attempt
 from examhall.scoring_service import ScoringServer
+from examhall.watching import away_until
 from tests.conftest import StartWorker
 from tests.support.redis_server import RedisServer
 from tests.support.site import BROKER_URL, queue, queue_down, site, unused_port  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def each_test_has_a_redis_of_its_own() -> None:
+    """So that one was away a moment ago says nothing of the next."""
+    away_until.clear()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
+from examhall import watching
 from examhall.models import Attempt, Exam
 from examhall.sheets import MOST_BYTES
 from tests.django.admin_site import browser_of
@@ -157,6 +158,21 @@ def test_with_redis_away_the_status_says_so(attempt: Attempt, site: Client, queu
     queue.kill()
     answer = site.get(STATUS)
     assert (answer.status_code, "The queue does not answer" in answer.json()["says"]) == (200, True)
+
+
+def test_a_redis_that_hangs_is_not_waited_for_by_everybody(
+    attempt: Attempt, site: Client, queue: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K14, for reads: candidates who look would otherwise take the threads of those who write. The pause is long here, so that
+    it shows: within it nobody asks, although Redis is back."""
+    monkeypatch.setattr(watching, "PAUSE_S", 600)
+    post(site, SUBMIT)
+    queue.freeze()
+    assert "does not answer" in site.get(STATUS).json()["says"]
+    queue.thaw()
+    assert "does not answer" in site.get(STATUS).json()["says"]
+    watching.away_until.clear()
+    assert "Waiting for its turn" in site.get(STATUS).json()["says"]
 
 
 def test_an_account_with_attempts_stays(attempt: Attempt, cleo: User) -> None:
