@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from queue_kit.states import State
 from queue_kit.store.census import Census
@@ -29,7 +29,7 @@ _LIVE: Final = frozenset({State.WAITING, State.DELAYED, State.ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself. ``config`` is empty where it may not be asked for."""
+    """What a server says of itself. ``info`` and ``config`` are empty where they may not be asked for."""
 
     info: Mapping[str, Any]
     config: Mapping[str, str]
@@ -79,7 +79,11 @@ class Examination:
                 config |= {text(key): text(value) for key, value in self._client.config_get(name).items()}
         except ResponseError:
             config = {}
-        return ServerFacts(self._client.info(), config, self._census.now_ms())
+        try:
+            info = self._client.info()
+        except NoPermissionError:
+            info = {}
+        return ServerFacts(info, config, self._census.now_ms())
 
     def workers(self) -> list[WorkerView]:
         return self._census.workers()

@@ -18,6 +18,9 @@ from queue_kit.store.keys import Keys
 from queue_kit.store.moves import Message, When
 from queue_kit.store.script import Call, script, text
 
+#: A message as it lies there: what is to be taken away must be named byte for byte, and need not be text.
+Raw = bytes | str
+
 #: Messages read in one trip.
 PAGE: Final = 500
 
@@ -77,21 +80,21 @@ class StockMessages:
             pipe.llen(key)
         return sum(size for size in pipe.execute(raise_on_error=False) if isinstance(size, int))
 
-    def page(self, key: str, left: int) -> list[str]:
+    def page(self, key: str, left: int) -> list[Raw]:
         """The messages of one list that are next, the first of them first, behind as many as are ``left`` where they are."""
         try:
-            raws = self._client.lrange(key, -left - PAGE, -left - 1)
+            raws: list[Raw] = self._client.lrange(key, -left - PAGE, -left - 1)
         except ResponseError:  # the key of something else
             return []
-        return [text(raw) for raw in reversed(raws)]
+        return raws[::-1]
 
-    def held(self, before_s: float) -> Iterator[list[tuple[str, str]]]:
+    def held(self, before_s: float) -> Iterator[list[tuple[str, Raw]]]:
         """Tag and content of each message that a worker took before this instant and still holds, a page at a time."""
         tags = [text(tag) for tag in self._client.zrange(self.keys.unacked_index, "-inf", f"({before_s}", byscore=True)]
         for start in range(0, len(tags), PAGE):
             some = tags[start : start + PAGE]
             found = self._client.hmget(self.keys.unacked, some)
-            yield [(tag, text(raw)) for tag, raw in zip(some, found, strict=True) if raw is not None]
+            yield [(tag, raw) for tag, raw in zip(some, found, strict=True) if raw is not None]
 
     def held_count(self) -> int:
         """How many messages stock workers hold."""
@@ -102,7 +105,7 @@ class StockMessages:
 class Source:
     """Where a message of stock Celery's lies: in a list, or under a tag among those that workers hold."""
 
-    content: str
+    content: Raw
     key: str
     tag: str = ""
     index: str = ""

@@ -8,33 +8,41 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from kombu.utils.json import dumps
 from kombu.utils.uuid import uuid
 
-from queue_kit.store.stock import Parting
+from queue_kit.errors import UnsupportedOperation
+from queue_kit.store.stock import Parting, Raw
 from queue_kit.transport import envelope
 from queue_kit.transport.envelope import PROPERTY, Posting
 
+#: What reading comes to for anything but a task message; the last one for the queue name that is reserved.
+_NO_TASK: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, UnsupportedOperation)
 
-def read_waiting(raw: str, queue: str) -> Posting | None:
+
+def read_waiting(raw: Raw, queue: str) -> Posting | None:
     """The posting of a message in a list; ``None`` for what is no task: a letter of the project's own, say."""
     try:
-        return _posting(envelope.read_message(raw), queue)
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        return _posting(_read(raw), queue)
+    except _NO_TASK:
         return None
 
 
-def read_held(raw: str, queues: Mapping[str, Any]) -> Posting | None:
+def read_held(raw: Raw, queues: Mapping[str, Any]) -> Posting | None:
     """The posting of what a stock worker holds: the message, and the exchange and key that it came by. ``None``: no task, or
     none for these queues."""
     try:
-        message, exchange, routing_key = envelope.read_message(raw)
+        message, exchange, routing_key = _read(raw)
         queue = _queue_of(exchange, routing_key, queues)
         return None if queue is None else _posting(message, queue)
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except _NO_TASK:
         return None
+
+
+def _read(raw: Raw) -> Any:
+    return envelope.read_message(raw.decode(errors="replace") if isinstance(raw, bytes) else raw)
 
 
 def _posting(message: Any, queue: str) -> Posting | None:

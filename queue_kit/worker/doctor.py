@@ -102,7 +102,7 @@ def _of_redis(app: Celery, facts: Facts, keys: int) -> Facts:
         read = Examination(client, app.queue_kit.keys, stock)
         server, our_now_ms = read.server(), time.time_ns() // 1_000_000
         # Its policy has a line of its own.
-        unfit = judge({**server.info, "maxmemory_policy": "noeviction"}, settings).refusal
+        unfit = judge({**server.info, "maxmemory_policy": "noeviction"}, settings).refusal if server.info else ""
         facts = replace(facts, server=server, unfit=unfit, our_now_ms=our_now_ms)
         if unfit:  # a cluster, say, would answer no more
             return facts

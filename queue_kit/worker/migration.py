@@ -21,6 +21,8 @@ from queue_kit.transport.stock import read_held, read_waiting, write_waiting
 
 #: Outcomes of a move that has happened; a message of whose id there is a job is gone as well.
 DONE = frozenset({"waiting", "delayed", "duplicated", "ok"})
+#: Somebody else was quicker: another of these, a worker of either kind, an operator.
+GONE = "gone"
 #: What a dry run says.
 WOULD = "would move"
 
@@ -77,7 +79,7 @@ class Migration:
         while page := self._stock.page(key, left):
             found = [(Source(raw, key), read_waiting(raw, queue)) for raw in page]
             for moved in self._adopt(found, queue, dry_run):
-                left += moved.outcome not in DONE | {"gone"}
+                left += moved.outcome not in DONE | {GONE}
                 yield moved
 
     def take_held(self, queues: Sequence[str], held_for_s: float, dry_run: bool = False) -> Iterator[Moved]:
@@ -87,7 +89,8 @@ class Migration:
         keys = self._stock.keys
         for page in self._stock.held(self._census.now_ms() / 1000 - held_for_s):
             found = [(Source(raw, keys.unacked, tag, keys.unacked_index), read_held(raw, known)) for tag, raw in page]
-            yield from self._adopt([one for one in found if one[1] is not None], "", dry_run)
+            moves = self._adopt([one for one in found if one[1] is not None], "", dry_run)
+            yield from (moved for moved in moves if moved.outcome != GONE)
 
     @property
     def visibility_timeout_s(self) -> float:
@@ -167,6 +170,6 @@ def _until_nothing_moves(once: Callable[[], Iterator[Moved]]) -> Iterator[Moved]
             if moved.outcome in DONE:
                 moving = True
                 yield moved
-            else:
+            elif moved.outcome != GONE:
                 staying.append(moved)
     yield from staying

@@ -6,12 +6,14 @@ Without it the one place that nobody can run here would hold the commands that n
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import URLError
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -113,6 +115,43 @@ def behind_nginx(machine: Machine, web_port: int) -> str:
     return f"http://{LOOPBACK}:{port}"
 
 
+def prometheus_sees_it(machine: Machine, web: list[str], workers: list[str]) -> None:
+    """A real Prometheus with our rules scrapes web and workers; every series that a rule reads is there."""
+    folder, port = machine.folder / "prometheus", free_port()
+    folder.mkdir()
+    shutil.copy(DEPLOY / "prometheus" / "rules.yml", folder)
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["scrape_configs"] = [
+        {"job_name": name, "static_configs": [{"targets": targets}]} for name, targets in (("web", web), ("workers", workers))
+    ]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    options = {
+        "config.file": folder / "prometheus.yml", "storage.tsdb.path": folder / "data",
+        "web.listen-address": f"{LOOPBACK}:{port}",
+    }  # fmt: skip
+    words = [f"--{name}={value}" for name, value in options.items()]
+    machine.start("prometheus", program("prometheus", "prometheus"), *words)
+    url = f"http://{LOOPBACK}:{port}"
+    machine.await_answer(url, "/-/ready")
+
+    def series(query: str) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = Site(url).get(f"/api/v1/query?query={quote(query)}").body["data"]["result"]
+        return found
+
+    wait_until(lambda: len(series("up == 1")) == 3, says="web and both workers are scraped", within_s=20)
+    names = set(re.findall(r"\bqwk_\w+", (DEPLOY / "prometheus" / "rules.yml").read_text()))
+    # What has never happened to a worker has no series: a lost lease, a failed renewal, a record that was not written.
+    never = {name for name in names if re.search("lease|write_failures", name)}
+    wait_until(lambda: not _absent(series, names - never), says="every series of the rules is there", within_s=20)
+    assert wait_until(lambda: series("queue_kit:ended:rate5m"), says="rules are evaluated", within_s=20)
+    assert series('ALERTS{severity="page"}') == []
+
+
+def _absent(series: Callable[[str], list[dict[str, object]]], names: set[str]) -> set[str]:
+    return {name for name in names if not series(name)}
+
+
 @pytest.mark.timeout(180)
 def test_the_same_commands_run_the_site_on_one_machine_and_end_in_order(machine: Machine) -> None:
     """A job goes from a transaction over the outbox, the relay and a worker to its end; all of it ends by SIGTERM, with 0."""
@@ -139,6 +178,7 @@ def test_the_same_commands_run_the_site_on_one_machine_and_end_in_order(machine:
     install(app)
     census = open_census(app)
     wait_until(lambda: (view := census.job(job)) and view.state is State.COMPLETED, says="the job has run", within_s=20)
+    prometheus_sees_it(machine, [f"{LOOPBACK}:{web_port}"], [f"{LOOPBACK}:{port}" for port in ports])
     shown = machine.await_answer(web, "/metrics")
     assert 'qwk_jobs_completed_total{job_name="maintenance.cleanup",queue="maintenance"} 1.0' in shown
     assert "qwk_job_duration_seconds_count" in machine.await_answer(f"http://{LOOPBACK}:{ports[1]}", "/metrics")

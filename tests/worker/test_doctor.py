@@ -223,6 +223,19 @@ def test_a_redis_that_is_down_frozen_or_refuses_us_is_bad_and_said_in_time(own_r
     assert {finding.check for finding in found} == {"server", "settings", "leases", "deadlines"}
 
 
+def test_a_user_that_may_not_ask_for_info_is_told_what_is_unchecked(own_redis: OwnRedis, shop: Shop) -> None:
+    server = own_redis()
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "shop", "on", ">pass", "~*", "&*", "+@all", "-info", "-config")
+    app = shop(url=server.url().replace("//", "//shop:pass@"))
+    app.send_task("shop.sell")
+    assert said(app, "server") == [
+        ("warn", "this user may not ask for INFO: version, policy, persistence and memory are unchecked")
+    ]
+    assert said(app, "persistence") == []
+    assert said(app, "backlog")[0][0] == "ok"
+
+
 # -- the project's settings -----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,10 @@ def test_what_waits_goes_over_in_its_order_with_its_priority_eta_and_expiry(move
 def test_what_is_no_task_stays_and_holds_nobody_up(move: Move) -> None:
     move.client.lpush(move.queue, json.dumps({"body": "a letter", "headers": {}, "properties": {}}), "no json", "[]")
     move.send(move.before, "work", 1)
-    assert outcomes(move.migration.take([move.queue])) == {"waiting": 1, "no task": 3}
-    assert move.left() == 3
+    move.client.execute_command("LPUSH", move.queue, b"\xff\xfe no text")
+    migration = Migration(move.after, redis.Redis.from_url(move.server.url()))
+    assert outcomes(migration.take([move.queue])) == {"waiting": 1, "no task": 4}
+    assert move.left() == 4
 
 
 def test_what_stock_workers_hold_is_taken_past_their_visibility_timeout_alone(move: Move) -> None:
@@ -140,6 +143,18 @@ def test_workers_take_it_over_by_themselves_where_a_setting_says_so(move: Move) 
     assert max(Counter(move.book()).values()) == 2
     assert "messages taken over from stock Celery" in ours.logs()
     assert "plain Redis list" not in ours.logs()
+
+
+def test_two_that_move_at_once_move_each_message_once(move: Move) -> None:
+    """What the other has taken is not said to stay."""
+    for number in range(200):
+        move.send(move.before, "work", number)
+    other = Migration(move.after, move.server.client())
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(lambda m: outcomes(m.take([move.queue])), one) for one in (move.migration, other)]
+        found = [future.result() for future in both]
+    assert found[0] + found[1] == {"waiting": 200}
+    assert len(move.census.jobs(move.queue, State.WAITING, 500)) == 200
 
 
 # -- both at once ---------------------------------------------------------------------------------------------------------

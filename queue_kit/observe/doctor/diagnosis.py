@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Final
 
 from queue_kit.observe.doctor import project, server, tasks, work
-from queue_kit.observe.doctor.facts import Facts, Finding, Verdict, bad
+from queue_kit.observe.doctor.facts import Facts, Finding, Verdict, bad, warn
 from queue_kit.rules.printing import printable
 
 Check = Callable[[Facts], Iterable[Finding]]
@@ -41,6 +41,10 @@ def _findings(facts: Facts) -> Iterator[Finding]:
     if facts.trouble:
         yield bad("server", f"Redis cannot be read: {facts.trouble}", "see broker_url, and whether that server runs")
         checks = _OF_THE_PROJECT
+    elif not facts.server.info:
+        says = "this user may not ask for INFO: version, policy, persistence and memory are unchecked"
+        yield warn("server", says, "allow it +info and +config|get")
+        checks = (server.clock, *_OF_THE_PROJECT, *_OF_THE_WORK)
     elif facts.unfit:
         checks = (*_OF_THE_SERVER, *_OF_THE_PROJECT)
     for check in checks:

@@ -28,7 +28,7 @@ def eviction(facts: Facts) -> Iterator[Finding]:
     """Whether Redis deletes jobs when memory is full."""
     policy = facts.server.info.get("maxmemory_policy")
     if policy is None:
-        yield warn("eviction", "the policy could not be read", "allow this user +info")
+        yield warn("eviction", "this server does not say what it deletes when memory is full", "ask whoever runs it")
     elif policy == "noeviction":
         yield ok("eviction", "noeviction: a full Redis refuses new jobs and deletes none")
     else:
