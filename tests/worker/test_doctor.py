@@ -1,93 +1,24 @@
-"""What the doctor finds: each way to lose or double work, brought about for real, and a set-up that has none."""
+"""What the doctor finds in Redis and in the settings: each way to lose or double work, brought about; and a sound set-up."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
-from celery import Celery
 from kombu import Queue
 
-from queue_kit import State, dead_letters, install, open_census
-from queue_kit.observe.doctor import Finding, exit_status
-from queue_kit.store import Keys, Room, Traits
+from queue_kit.observe.doctor import exit_status
 from queue_kit.worker import doctor
-from queue_kit.worker.control import pause
 from queue_kit.worker.doctor import examine_app
 from queue_kit.worker.task import Declared
 from tests.support.fixtures import OwnRedis, StartWorker
 from tests.support.ports import free_port
-from tests.support.processes import ROOT, environment_with_project
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import Stopwatch, let_pass, wait_until
+from tests.support.waiting import Stopwatch, wait_until
+from tests.worker.doctor_shop import Shop, fills, findings, said, sell, shop
 
-SHORT = {"WORKER_LOCK_DURATION_MS": 400, "WORKER_STALLED_INTERVAL_MS": 50, "REDIS_TIMEOUT_MS": 400}
-KEYS = Keys("qwk")
-Shop = Callable[..., Celery]
-
-
-def sell() -> None:
-    """What a task of the shop does."""
-
-
-@pytest.fixture
-def shop(redis_server: RedisServer) -> Iterator[Shop]:
-    """Make an app of queue_kit on the shared Redis, or on another."""
-    made: list[Celery] = []
-
-    def make(options: dict[str, Any] | None = None, url: str = "", **conf: Any) -> Celery:
-        app = Celery("shop", broker=url or redis_server.url(), set_as_current=False)
-        app.conf.update(conf)
-        install(app, options)
-        app.task(name="shop.sell", shared=False)(sell)
-        made.append(app)
-        return app
-
-    yield make
-    for app in made:
-        app.close()
-
-
-def findings(app: Celery, check: str, **options: Any) -> list[Finding]:
-    """What is said of one check; no worker is waited for."""
-    found = examine_app(app, **{"wait_s": 0.02, **options})
-    return [finding for finding in found if finding.check == check]
-
-
-def said(app: Celery, check: str, **options: Any) -> list[tuple[str, str]]:
-    return [(finding.verdict.value, finding.says) for finding in findings(app, check, **options)]
-
-
-def claim(app: Celery, queue: str = "celery", most: int = 10) -> list[Any]:
-    """Take jobs as a worker would that is never heard of again."""
-    kit = app.queue_kit  # type: ignore[attr-defined]
-    call = kit.moves.claim("gone", "gone.1", Room(most, most, 10, frozenset()), Traits(), [queue])
-    return kit.sender.run(call).jobs  # type: ignore[no-any-return]
-
-
-def fail(app: Celery, number: int) -> None:
-    for _ in range(number):
-        app.send_task("shop.sell")
-    kit = app.queue_kit  # type: ignore[attr-defined]
-    for one in claim(app):
-        kit.sender.run(kit.moves.fail(one.id, one.token, "exhausted", "broken", error_class="ValueError"))
-
-
-def fills(client: redis.Redis) -> bool:
-    """Put a little more in; answer whether Redis is full."""
-    try:
-        client.append("filler", "x" * 20_000)
-    except redis.exceptions.OutOfMemoryError:
-        return True
-    return False
-
+__all__ = ["shop"]
 
 # -- a set-up without fault -----------------------------------------------------------------------------------------------
 
@@ -200,7 +131,7 @@ def test_a_clock_that_differs_from_redis_is_found(
     monkeypatch.setattr(doctor, "time", Clock)
     [(found, says)] = said(shop(), "clock")
     assert found == verdict
-    assert ("behind" in says) == (skew_s <= 0)
+    assert not skew_s or ("behind" in says) == (skew_s < 0)
 
 
 def test_a_redis_that_is_down_frozen_or_refuses_us_is_bad_and_said_in_time(own_redis: OwnRedis, shop: Shop) -> None:
@@ -323,162 +254,3 @@ def test_an_entry_of_the_schedule_without_a_task_is_named(shop: Shop) -> None:
 def test_times_that_do_not_fit_each_other_are_found(shop: Shop, options: dict[str, Any], check: str, words: str) -> None:
     warned = [says for verdict, says in said(shop(options), check) if verdict == "warn"]
     assert [words in says for says in warned] == [True], warned
-
-
-# -- stock Celery on the same database ------------------------------------------------------------------------------------
-
-
-def test_what_a_producer_without_queue_kit_has_sent_is_listed(
-    shop: Shop, redis_server: RedisServer, client: redis.Redis
-) -> None:
-    """K22: in every list that stock Celery has for a queue, one for each of its priorities."""
-    stock = Celery("stock", broker=redis_server.url(), set_as_current=False)
-    for priority in (0, 3, 9):
-        stock.send_task("shop.sell", priority=priority)
-    stock.close()
-    [(verdict, says)] = said(shop(), "stock messages")
-    assert verdict == "bad"
-    assert says.startswith("queue celery: 3 messages wait in its plain Redis list")
-    assert said(shop({"TAKE_STOCK_MESSAGES": True}), "stock messages")[0][0] == "warn"
-    client.delete(*client.keys("celery*"))
-
-
-def test_a_stock_worker_on_the_database_is_named_and_so_is_what_it_holds(
-    shop: Shop, redis_server: RedisServer, client: redis.Redis, start_worker: StartWorker
-) -> None:
-    """K13."""
-    worker = start_worker(pool="threads", queues=["celery"])
-    stock = Celery("stock", broker=redis_server.url(), set_as_current=False)
-    stock.send_task("sample.hold", ["gate"], ignore_result=True)
-    wait_until(lambda: client.llen("gate:begun"), says="it runs")
-    found = said(shop(), "stock workers", wait_s=2)
-    assert [verdict for verdict, _ in found] == ["warn", "warn"]
-    assert worker.hostname in found[0][1]
-    assert found[1][1].startswith("stock Celery holds 1 messages unacknowledged")
-    client.lpush("gate", "go")
-    wait_until(lambda: not client.exists("unacked"), says="it has ended")
-    client.delete("gate:begun")
-    stock.close()
-
-
-# -- the work -------------------------------------------------------------------------------------------------------------
-
-
-def test_jobs_that_nobody_takes_and_tasks_that_nobody_has_are_bad(shop: Shop, start_worker: StartWorker) -> None:
-    start_worker("tests.apps.plain_app", backend_url="", queues=["work"], pool="solo")
-    app = shop(task_create_missing_queues=True)
-    pause("work", app)
-    app.send_task("plain.echo", queue="work")
-    app.send_task("plain.removed", queue="work")
-    app.send_task("shop.sell", queue="nobodys", countdown=1000)
-    found = examine_app(app, wait_s=3)
-    says = {finding.says: finding.verdict.value for finding in found if finding.check in ("queues", "tasks", "paused")}
-    assert says == {
-        "queue work is paused: its 2 waiting jobs stay": "warn",
-        "nobody consumes queue nobodys: 0 jobs wait, 1 are delayed": "bad",
-        "nobody consumes these declared queues, which are empty: celery": "warn",
-        "queue work: 1 jobs ask for plain.removed, which no worker of it knows": "bad",
-    }
-
-
-def test_a_worker_that_is_too_busy_to_answer_is_on_the_roster(shop: Shop, start_worker: StartWorker, tmp_path: Path) -> None:
-    """In the solo pool a job that runs holds up remote control; what that worker knows is not guessed at."""
-    worker = start_worker(
-        "tests.apps.plain_app", backend_url="", queues=["work"], pool="solo", env={"TRAPS_FOLDER": str(tmp_path)}
-    )
-    app = shop()
-    wait_until(open_census(app).workers, says="it is on the roster")
-    app.send_task("plain.hold", kwargs={"gate": "gate"}, queue="work")
-    wait_until((tmp_path / "book").exists, says="it runs")
-    app.send_task("plain.unheard-of", queue="work")
-    assert said(app, "workers", wait_s=0.3) == [("ok", f"1 of queue_kit: {worker.hostname}")]
-    assert said(app, "tasks") == []
-    (tmp_path / "gate").touch()
-    wait_until(lambda: not open_census(app).jobs("work", State.ACTIVE), says="it has ended")
-
-
-def test_without_any_worker_what_waits_is_consumed_by_nobody(shop: Shop) -> None:
-    app = shop()
-    app.send_task("shop.sell")
-    assert said(app, "queues") == [("bad", "nobody consumes queue celery: 1 jobs wait, 0 are delayed")]
-
-
-def test_without_a_worker_tasks_are_those_of_the_project(shop: Shop) -> None:
-    app = shop()
-    app.send_task("shop.sell")
-    app.send_task("shop.gone")
-    assert [says for _, says in said(app, "tasks")] == ["queue celery: 1 jobs ask for shop.gone, which no worker of it knows"]
-    assert said(app, "workers")[0][0] == "warn"
-
-
-@pytest.mark.parametrize(("age_s", "verdict"), [(10, "ok"), (400, "warn"), (4000, "bad")])
-def test_a_job_that_has_waited_for_long_is_found(shop: Shop, client: redis.Redis, age_s: int, verdict: str) -> None:
-    app = shop()
-    job_id = app.send_task("shop.sell").id
-    client.hincrby(KEYS.job(job_id), "added_at", -age_s * 1000)
-    assert said(app, "backlog")[0][0] == verdict
-
-
-def test_leases_that_nobody_has_given_back_are_found(shop: Shop) -> None:
-    app = shop(SHORT)
-    app.send_task("shop.sell")
-    assert len(claim(app)) == 1
-    assert [verdict for verdict, says in said(app, "leases") if "run out" in says] == []
-    let_pass(0.8, because="the lease, two reap intervals and a renewal have to go by")
-    assert [says for _, says in said(app, "leases")][-1] == "leases have run out and nobody has given the jobs back: celery 1"
-
-
-def test_callers_that_nobody_has_told_are_found(shop: Shop, client: redis.Redis) -> None:
-    app = shop()
-    job_id = app.send_task("shop.sell", expires=0.001).id
-    let_pass(0.05, because="the job has to expire")
-    assert claim(app) == []
-    assert said(app, "callers") == []
-    client.zincrby(KEYS.notes, -61_000, job_id)
-    assert said(app, "callers")[0][0] == "warn"
-
-
-def test_dead_letters_are_counted_and_bad_when_the_next_are_lost(shop: Shop) -> None:
-    fail(shop(), 3)
-    assert said(shop(), "dead letters") == [("warn", "jobs that failed for good: celery 3")]
-    assert said(shop({"DEAD_LETTER_MAX_ENTRIES": 3}), "dead letters")[0][0] == "bad"
-    app = shop({"DEAD_LETTER_MAX_ENTRIES": 2})
-    fail(app, 1)
-    dead_letters(app).discard(dead_letters(app).page().letters[0].id)
-    assert said(app, "dead letters")[0] == ("warn", "older ones were lost, more had failed than are kept: celery 2")
-
-
-@pytest.mark.leaves("qwk:job:*", "qwk:dead:*")
-def test_jobs_and_records_that_no_list_names_are_found(shop: Shop, client: redis.Redis) -> None:
-    """An operator's DEL of one key, say. What is leased, delayed or ended stands in a list of its own."""
-    app = shop()
-    lost = app.send_task("shop.sell", queue="lost").id
-    for countdown in (None, 100):
-        app.send_task("shop.sell", queue="kept", countdown=countdown)
-    fail(app, 1)
-    assert said(app, "keys") == [("ok", "every job and record stands in a list (5 keys looked at)")]
-    client.delete(KEYS.queue("lost", "wait"), KEYS.queue("celery", "dead"))
-    verdicts = dict(said(app, "keys"))
-    assert list(verdicts) == ["bad", "warn"]
-    assert lost in verdicts["bad"]
-    assert "dlq-celery-" in verdicts["warn"]
-    assert "looked at, not all" in said(app, "keys", keys=2)[0][1]
-
-
-# -- the commands ---------------------------------------------------------------------------------------------------------
-
-
-def celery(url: str, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "celery", "-A", "tests.apps.plain_app", "queue-doctor", *args]
-    env = environment_with_project({"CELERY_BROKER_URL": url})
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_celerys_own_command_line_has_it(redis_server: RedisServer) -> None:
-    done = celery(redis_server.url(), "--json")
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["status"]) == (2, 2)
-    assert {finding["check"] for finding in document["findings"]} >= {"server", "eviction", "persistence", "clock", "keys"}
-    lines = celery(redis_server.url()).stdout.splitlines()
-    assert [line[:5].strip() for line in lines] == [finding["verdict"] for finding in document["findings"]]
-    assert all(". Fix: " in line for line in lines if not line.startswith("ok "))
