@@ -54,6 +54,9 @@ def place_hold(seat: Seat, holder: str, visitor: UUID | None = None) -> tuple[Ho
     jobs = Jobs()
     if visitor and Hold.objects.in_force().filter(visitor=visitor).count() >= MOST_HELD_BY_ONE:
         raise TooMany(f"one person may hold {MOST_HELD_BY_ONE} seats at a time: buy these, or give one back")
+    # Most who come to an on-sale are too late: they hear of it without a turn at writing. The constraint decides the rest.
+    if Hold.objects.taking().filter(seat=seat).exists():
+        raise SeatTaken(f"seat {seat} is taken")
     try:
         with transaction.atomic():
             freed = Hold.objects.overdue().filter(seat=seat).update(status=HoldStatus.RELEASED)
@@ -93,10 +96,12 @@ def buy(*holds: Hold) -> str:
 def sell(hold: Hold) -> int:
     """Turn one hold into a sale; returns how many it changed, 0 for one that was sold before."""
     row = Hold.objects.filter(pk=hold.pk)
-    sold = row.in_force().update(status=HoldStatus.SOLD)
-    if not sold and not row.filter(status=HoldStatus.SOLD).exists():
+    # Locked before it is judged: of two clicks in the last moment the second must not say "over" while the first one sells.
+    if row.select_for_update().values_list("status", flat=True).first() == HoldStatus.SOLD:
+        return 0
+    if not row.in_force().update(status=HoldStatus.SOLD):
         raise HoldOver(f"the hold on seat {hold.seat} is over")
-    return sold
+    return 1
 
 
 def release_if_due(hold: Hold) -> int:

@@ -84,6 +84,10 @@ class HoldQuerySet(models.QuerySet["Hold"]):
     def in_force(self) -> "HoldQuerySet":
         return self.filter(status=HoldStatus.HELD, expires_at__gt=Now())
 
+    def taking(self) -> "HoldQuerySet":
+        """Those that keep a seat from everybody else."""
+        return self.filter(status=HoldStatus.SOLD) | self.in_force()
+
     def overdue(self) -> "HoldQuerySet":
         return self.filter(status=HoldStatus.HELD, expires_at__lte=Now())
 
