@@ -23,6 +23,7 @@ from queue_kit.states import State
 
 EVENT = 1
 QUEUES = ("holds", "seat-maps")
+LEASE_MS = "8000"
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ def main() -> int:
     asked = parser.parse_args()
     print("Starting Redis, the site and two workers …", flush=True)
     with Stack(database_url=asked.database_url) as stack:
+        # A crowd leaves the workers little of a small machine: with the demo's short lease they would seem dead.
+        stack.env["WORKER_LOCK_DURATION_MS"] = LEASE_MS
         for worker in [stack.start_worker(f"worker-{number}", 2) for number in (1, 2)]:
             stack.await_worker(worker)
         print(f"{asked.buyers} buyers come at once; one worker is killed in the middle …", flush=True)
