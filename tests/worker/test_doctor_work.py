@@ -48,7 +48,10 @@ def test_a_stock_worker_on_the_database_is_named_and_so_is_what_it_holds(
     stock = Celery("stock", broker=redis_server.url(), set_as_current=False)
     stock.send_task("sample.hold", ["gate"], ignore_result=True)
     wait_until(lambda: client.llen("gate:begun"), says="it runs")
-    found = said(shop(), "stock workers", wait_s=2)
+    app = shop()
+    found = wait_until(
+        lambda: len(lines := said(app, "stock workers", wait_s=1)) == 2 and lines, says="it answers", within_s=20
+    )  # fmt: skip
     assert [verdict for verdict, _ in found] == ["warn", "warn"]
     assert worker.hostname in found[0][1]
     assert found[1][1].startswith("stock Celery holds 1 messages unacknowledged")
@@ -68,9 +71,15 @@ def test_jobs_that_nobody_takes_and_tasks_that_nobody_has_are_bad(shop: Shop, st
     app.send_task("plain.echo", queue="work")
     app.send_task("plain.removed", queue="work")
     app.send_task("shop.sell", queue="nobodys", countdown=1000)
-    found = examine_app(app, wait_s=3)
-    says = {finding.says: finding.verdict.value for finding in found if finding.check in ("queues", "tasks", "paused")}
-    assert says == {
+
+    def says() -> dict[str, str]:
+        found = [finding for finding in examine_app(app, wait_s=1) if finding.check in ("queues", "tasks", "paused")]
+        return {finding.says: finding.verdict.value for finding in found}
+
+    answered = wait_until(
+        lambda: "plain.removed" in str(found := says()) and found, says="the worker answers", within_s=20
+    )  # fmt: skip
+    assert answered == {
         "queue work is paused: its 2 waiting jobs stay": "warn",
         "nobody consumes queue nobodys: 0 jobs wait, 1 are delayed": "bad",
         "nobody consumes these declared queues, which are empty: celery": "warn",
