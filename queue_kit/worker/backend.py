@@ -53,10 +53,12 @@ def _patient(mark: Callable[..., Any], backend: Any, kit: Kit) -> Callable[..., 
         if run is None:  # not in its run: the worker's own loop must not wait
             return mark(task_id, *args, **kwargs)
         request = next((value for value in (*args, *kwargs.values()) if isinstance(value, Context)), None)
-        until, size, again = time.monotonic() + kit.moves.lease_ms / 1000, None, run.facts.get("attempts_started", 1) > 1
+        until, again = time.monotonic() + kit.moves.lease_ms / 1000, run.facts.get("attempts_started", 1) > 1
+        _guard_size(backend.client)
         while True:
             try:
-                size = _reopen(backend, request, size, again)
+                if again:
+                    free_claim(backend, request)
                 return mark(task_id, *args, **kwargs)
             except Exception as error:  # noqa: BLE001 - the backend says which of them pass
                 trouble: Any = error.__cause__ if isinstance(error, _CutOff) else error
@@ -70,20 +72,6 @@ def _patient(mark: Callable[..., Any], backend: Any, kit: Kit) -> Callable[..., 
     return marking
 
 
-def _reopen(backend: Any, request: Any, size: Any, again: bool) -> Any:
-    """Prepare the chord that a job is part of for its return; `again`: it may have returned before. Answers the number of parts,
-    which Celery strikes out when it gives a chord up, and which is put back then."""
-    if not _is_part(backend, request):
-        return None
-    key = _key(backend, request, ".s")
-    found = backend.get(key)
-    if again and found is None and size is not None and backend.get(_key(backend, request, ".c")) not in _SENT:
-        backend.set(key, size)
-    if again:
-        free_claim(backend, request)
-    return found or size
-
-
 def _unless_it_passes(give_up: Callable[..., Any], backend: Any, kit: Kit) -> Callable[..., Any]:
     def giving_up(callback: Any, exc: Any = None) -> Any:
         trouble = sys.exc_info()[1]
@@ -92,6 +80,19 @@ def _unless_it_passes(give_up: Callable[..., Any], backend: Any, kit: Kit) -> Ca
         return give_up(callback, exc)
 
     return giving_up
+
+
+def _guard_size(client: Any) -> None:
+    """Keep a chord's number of parts, which Celery strikes out with a chord that it gives up: nobody could send its body any
+    more, if this process dies before it has tried again."""
+    if "delete" in vars(client):
+        return
+    delete = client.delete
+
+    def deleting(*keys: Any) -> Any:
+        return 0 if isinstance(sys.exc_info()[1], _CutOff) else delete(*keys)
+
+    client.delete = deleting
 
 
 def _is_part(backend: Any, request: Any) -> bool:

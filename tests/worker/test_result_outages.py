@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import chord
@@ -58,23 +59,46 @@ def test_a_result_waits_for_its_backend_and_the_chord_goes_on(
         assert (away.counters(job_id), away.starts(job_id)) == ((1, 1, 0), 1)
 
 
-@pytest.mark.parametrize("nth", range(1, 9))
 def test_a_chord_is_not_given_up_whichever_answer_is_lost(
-    away: Stage, own_redis: OwnRedis, own_proxy: OwnProxy, nth: int
+    away: Stage, own_redis: OwnRedis, own_proxy: OwnProxy
 ) -> None:
-    """Given the last part of a chord; the nth answer of the result backend to it is lost with its connection; then the body
-    runs once."""
+    """Given the last part of a chord, one after the other; each time another answer of the result backend to it is lost with
+    its connection; then the body runs once."""
     results = own_redis()
     proxy = own_proxy(results)
     away.app.conf.result_backend = results.url()
     away.worker("solo", backend_url=proxy.url())
-    tasks = away.app.tasks
-    parts = [tasks["crash.plain"].si().set(queue=away.queue), tasks["crash.hold"].si(gate="go").set(queue=away.queue)]
-    body = chord(parts)(tasks["crash.plain"].si().set(queue=away.queue))
-    wait_until(lambda: len(away.book("start")) == 2, says="the last part runs")
-    proxy.lose_answer(nth)
+    for nth in range(1, 9):
+        body = _chord(away, f"go{nth}")
+        proxy.lose_answer(nth)
+        away.open(f"go{nth}")
+        wait_until(lambda b=body: away.census.job(b.id), says=f"the body is there without answer {nth}", within_s=15)
+        assert away.await_end(body.id).state is State.COMPLETED
+        assert away.starts(body.id) == 1
+        assert body.get(timeout=10) == "done"
+
+
+def _chord(stage: Stage, gate: str) -> Any:
+    """A chord of two, the last part of which runs and waits for a gate."""
+    tasks, before = stage.app.tasks, len(stage.book("start"))
+    parts = [tasks["crash.plain"].si().set(queue=stage.queue), tasks["crash.hold"].si(gate=gate).set(queue=stage.queue)]
+    body = chord(parts)(tasks["crash.plain"].si().set(queue=stage.queue))
+    wait_until(lambda: len(stage.book("start")) == before + 2, says="the last part runs")
+    return body
+
+
+def test_a_chord_that_was_cut_off_is_ended_by_a_rerun(away: Stage, own_redis: OwnRedis, own_proxy: OwnProxy) -> None:
+    """The same; killed: the worker, once the answer is lost. Then the part's rerun on another sends the body."""
+    results = own_redis()
+    proxy = own_proxy(results)
+    away.app.conf.result_backend = results.url()
+    victim = away.worker("solo", backend_url=proxy.url())
+    body = _chord(away, "go")
+    proxy.lose_answers()
     away.open("go")
-    wait_until(lambda: away.census.job(body.id), says="the body is there", within_s=15)
+    victim.wait_for_log("cannot be stored, trying again")
+    victim.kill_all()
+    away.worker("threads", backend_url=results.url())
+    wait_until(lambda: away.census.job(body.id), says="the body is there", within_s=20)
     assert away.await_end(body.id).state is State.COMPLETED
     assert away.starts(body.id) == 1
-    assert body.get(timeout=10) == "done"
