@@ -67,6 +67,7 @@ def _of_project(app: Celery) -> Facts:
         conf={name: app.conf.get(name) for name in _CONF},
         refused=_refused(app),
         at_most_once=once,
+        timeouts_ms={name: timeout_ms for name, task in app.tasks.items() if (timeout_ms := _declared_timeout(task))},
         endless=sorted(name for name, task in app.tasks.items() if _is_endless(task)),
         queue_of={name: queue for name, task in app.tasks.items() if (queue := _declared_queue(task))},
         beat=dict(_scheduled(app.conf.beat_schedule or {})),
@@ -75,6 +76,11 @@ def _of_project(app: Celery) -> Facts:
 
 def _is_endless(task: Any) -> bool:
     return getattr(task, "declared", None) is None and task.max_retries is None and bool(getattr(task, "autoretry_for", ()))
+
+
+def _declared_timeout(task: Any) -> int | None:
+    declared = getattr(task, "declared", None)
+    return declared.timeout_ms if declared is not None else None
 
 
 def _declared_queue(task: Any) -> str | None:

@@ -167,6 +167,14 @@ def test_a_user_that_may_not_ask_for_info_is_told_what_is_unchecked(own_redis: O
     assert said(app, "backlog")[0][0] == "ok"
 
 
+def test_a_job_that_may_run_for_longer_than_a_shutdown_waits_is_named(shop: Shop) -> None:
+    app = shop()
+    app.task(name="a.report", declared=Declared("a.report", None, None, None, None, 90_000), shared=False)(sell)
+    [(verdict, says)] = said(app, "deadlines")
+    assert (verdict, says.startswith("SHUTDOWN_TIMEOUT_MS: a run may last 90000 ms")) == ("warn", True)
+    assert says.endswith("(a.report)")
+
+
 # -- the project's settings -----------------------------------------------------------------------------------------------
 
 

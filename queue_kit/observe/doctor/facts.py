@@ -45,7 +45,7 @@ class Facts:
 
     ``unasked``: what kept the workers from being asked; ``conf``: Celery's settings by name; ``refused``: what a worker would
     refuse to boot with; ``at_most_once``: tasks that ask to run at most once; ``endless``: plain ones that retry without end;
-    ``queue_of``: queue by declared job; ``beat``: task by entry of the schedule; ``unfit``: why no job may be taken from this
+    ``timeouts_ms`` and ``queue_of``: what declared jobs have of their own; ``beat``: task by entry of the schedule; ``unfit``: why no job may be taken from this
     server; ``our_now_ms``: this process's clock, when that of Redis was read.
     """
 
@@ -65,6 +65,7 @@ class Facts:
     conf: Mapping[str, Any] = field(default_factory=dict)
     refused: Sequence[str] = ()
     at_most_once: Sequence[str] = ()
+    timeouts_ms: Mapping[str, int] = field(default_factory=dict)
     endless: Sequence[str] = ()
     queue_of: Mapping[str, str] = field(default_factory=dict)
     beat: Mapping[str, str] = field(default_factory=dict)

@@ -97,10 +97,12 @@ def leases(facts: Facts) -> Iterator[Finding]:
 def deadlines(facts: Facts) -> Iterator[Finding]:
     """Whether a deploy runs long jobs twice, and how long a send may hold up a request."""
     settings, limit_s = facts.settings, facts.conf.get("task_time_limit")
-    longest_ms = max(settings.job_timeout_ms, int((limit_s or 0) * 1000))
+    longest_ms = max(settings.job_timeout_ms, int((limit_s or 0) * 1000), *facts.timeouts_ms.values())
     if longest_ms > settings.shutdown_timeout_ms:
         times = f"a run may last {longest_ms} ms, a shutdown waits {settings.shutdown_timeout_ms}"
-        says = f"SHUTDOWN_TIMEOUT_MS: {times}: a deploy runs longer ones again"
+        longer = [name for name, timeout_ms in facts.timeouts_ms.items() if timeout_ms > settings.shutdown_timeout_ms]
+        which = f" ({some(longer)})" if longer else ""
+        says = f"SHUTDOWN_TIMEOUT_MS: {times}: a deploy runs longer ones again{which}"
         yield warn("deadlines", says, "SHUTDOWN_TIMEOUT_MS above the longest run, the platform's grace period above that")
     else:
         yield ok("deadlines", f"a shutdown waits {settings.shutdown_timeout_ms} ms, as long as a declared run may last")
