@@ -45,8 +45,8 @@ class Facts:
 
     ``unasked``: what kept the workers from being asked; ``conf``: Celery's settings by name; ``refused``: what a worker would
     refuse to boot with; ``at_most_once``: tasks that ask to run at most once; ``endless``: plain ones that retry without end;
-    ``timeouts_ms`` and ``queue_of``: what declared jobs have of their own; ``beat``: task by entry of the schedule; ``unfit``: why no job may be taken from this
-    server; ``our_now_ms``: this process's clock, when that of Redis was read.
+    ``timeouts_ms`` and ``queue_of``: what declared jobs have of their own; ``beat``: task by entry of the schedule; ``unfit``:
+    why no job may be taken from this server; ``our_now_ms``: this process's clock, when that of Redis was read.
     """
 
     settings: Settings
