@@ -86,7 +86,7 @@ FLOORS = (
     Goal("drain_threads", 1.5),
     Goal("round_trips", 0.7, most=True),
     Goal("bytes_waiting", 0.65, most=True),
-    Goal("scale_1m", 0.6),
+    Goal("scale_1m", 0.5),
 )
 
 
