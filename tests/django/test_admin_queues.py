@@ -261,7 +261,8 @@ def test_a_forged_name_is_not_found(desk: Desk, admin: Client, forged: str) -> N
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda site: site.get(QUEUES), lambda site: site.get(f"{QUEUES}workers/"), lambda site: site.get(queue_page("q")), lambda site: site.get(job_page("x")),
+        lambda site: site.get(QUEUES), lambda site: site.get(f"{QUEUES}workers/"),
+        lambda site: site.get(queue_page("q")), lambda site: site.get(job_page("x")),
         lambda site: act(site, "q", "pause"), lambda site: do(site, "x", "cancel"),
         lambda site: site.get(f"{QUEUES}q/hour/"), lambda site: site.get(f"{QUEUES}q/key/", {"name": "n", "key": "k"}),
     ],
