@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.chaos.evidence import FINAL, Event, Evidence
+from tests.chaos.evidence import FINAL, REPLAYED, Event, Evidence
 
 #: What may stand between two starts of one job: it was lost with its worker, put off, or handed back.
-EXPLAINS = ("stalled", "delayed", "waiting")
+EXPLAINS = ("stalled", "delayed", "waiting", REPLAYED)
 #: What may be told of a job that has ended.
 AFTER_THE_END = ("dead-lettered", "retries-exhausted", "duplicated", "deduplicated", *FINAL)
 
@@ -24,14 +24,15 @@ def faults(evidence: Evidence) -> list[str]:
 
 
 def lost(evidence: Evidence) -> Iterator[str]:
-    """Every accepted job is in exactly one final state, and so is every other that was ever added."""
+    """Every accepted job is in exactly one final state, as is every other that was added; once more after each replay."""
     failed = {job_id for job_id, trace in evidence.traces.items() if "completed" not in _finals(trace)}
     for job_id in {*evidence.accepted(), *evidence.traces} - _never_sent(evidence, failed):
-        finals = _finals(evidence.traces.get(job_id, []))
-        if not finals:
-            yield f"lost: {job_id} has no end; its events: {_told(evidence, job_id)}"
-        elif len(finals) > 1:
-            yield f"ended twice: {job_id}: {_told(evidence, job_id)}"
+        for life in _lives(evidence.traces.get(job_id, [])):
+            finals = _finals(life)
+            if not finals:
+                yield f"lost: {job_id} has no end; its events: {_told(evidence, job_id)}"
+            elif len(finals) > 1:
+                yield f"ended twice: {job_id}: {_told(evidence, job_id)}"
 
 
 def _never_sent(evidence: Evidence, failed: set[str]) -> set[str]:
@@ -83,10 +84,10 @@ def unexplained(evidence: Evidence) -> Iterator[str]:
             if event.kind == "active" and not {*EXPLAINS, "added"} & set(since):
                 yield f"unexplained start {event.run} of {job_id}: {_told(evidence, job_id)}"
             since = [] if event.kind == "active" else [*since, event.kind]
-        last = next((place for place, event in enumerate(trace) if event.kind in FINAL), len(trace))
-        late = [event.kind for event in trace[last:] if event.kind not in AFTER_THE_END]
-        if late:
-            yield f"went on after its end: {job_id}: {_told(evidence, job_id)}"
+        for life in _lives(trace):
+            last = next((place for place, event in enumerate(life) if event.kind in FINAL), len(life))
+            if any(event.kind not in AFTER_THE_END for event in life[last:]):
+                yield f"went on after its end: {job_id}: {_told(evidence, job_id)}"
 
 
 def doubles(evidence: Evidence) -> Iterator[str]:
@@ -112,6 +113,12 @@ def effects(evidence: Evidence) -> Iterator[str]:
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     lost, canvas_out_of_turn, refused_and_there, two_jobs_of_a_key, unexplained, doubles, effects,
 )  # fmt: skip
+
+
+def _lives(trace: list[Event]) -> list[list[Event]]:
+    """What was told of a job, cut where it was replayed."""
+    cuts = [place for place, event in enumerate(trace) if event.kind == REPLAYED]
+    return [trace[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(trace)], strict=True)]
 
 
 def _finals(trace: list[Event]) -> list[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FINAL = ("completed", "failed", "cancelled")
+#: What the harness calls a `waiting` of a job that had ended.
+REPLAYED = "replayed"
 
 
 class Event(NamedTuple):

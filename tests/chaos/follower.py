@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import redis
 
-from tests.chaos.evidence import FINAL, Event
+from tests.chaos.evidence import FINAL, REPLAYED, Event
 from tests.support.events import stream_key
 from tests.support.redis_server import RedisServer
 
@@ -83,6 +83,9 @@ class Follower:
     def _take(self, key: str, entries: list[tuple[str, dict[str, str]]]) -> None:
         for entry, fields in entries:
             kind, job_id = fields["event"], fields["id"]
+            if kind == "waiting" and fields.get("prev") in FINAL:
+                kind = REPLAYED
+                self.ended -= 1
             self.seen[key] += 1
             self.added += kind == "added"
             self.ended += kind in FINAL

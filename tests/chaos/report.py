@@ -34,7 +34,7 @@ def table(evidence: Evidence, done: Mapping[str, int], seconds: float) -> str:
         f"{'lost':<28}{sum(1 for _ in lost(evidence))}",
         f"{'unexplained extra runs':<28}{sum(1 for check in (unexplained, doubles) for _ in check(evidence))}",
         "",
-        *(f"{name:<28}{times}" for name, times in sorted(done.items())),
+        *(f"{name:<32}{times}" for name, times in sorted(done.items())),
         "",
     ]
     return "\n".join([*lines, *_recoveries(evidence)])

@@ -23,6 +23,7 @@ from tests.chaos.evidence import Evidence, read_sends, read_starts
 from tests.chaos.fleet import Fleet
 from tests.chaos.follower import Follower
 from tests.chaos.leftovers import busy, leftovers
+from tests.chaos.operator import Operator
 from tests.chaos.planting import leaks_not_seen, not_refused
 from tests.chaos.report import picture, table
 from tests.chaos.trouble import Trouble
@@ -67,7 +68,7 @@ class Run:
             fleet = Fleet(server, self.folder, self._environment(database), dice, PRODUCERS, self.plan.rate_per_s)
             stack.callback(fleet.close)
             follower = Follower(server, QUEUES).start()
-            trouble = Trouble(fleet.start(), dice, self.plan.lease_ms / 1000)
+            trouble = Trouble(fleet.start(), Operator(server, follower, dice), dice, self.plan.lease_ms / 1000)
             began = time.monotonic()
             self._break_things(trouble, follower)
             self._come_to_rest(trouble, follower)

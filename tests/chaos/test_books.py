@@ -74,3 +74,11 @@ def test_the_table_and_the_picture_tell_of_the_kill(evidence: Evidence) -> None:
 def test_a_send_that_was_cut_short_is_unclear(tmp_path: Path) -> None:
     (tmp_path / "sent-a").write_text('{"send": "a-1", "kind": "pause", "ids": ["x"]}\n{"send": "a-1", "verd')
     assert read_sends(tmp_path) == [Send("pause", ["x"], "unclear")]
+
+
+def test_a_job_that_was_replayed_has_an_end_for_each_of_its_lives(evidence: Evidence) -> None:
+    evidence.traces["pause"] = trace("added", "waiting", "active", "failed", "dead-lettered", "replayed", "active", "completed")
+    evidence.starts.append(Start("pause", 2, 8, 1.6))
+    assert faults(evidence) == []
+    del evidence.traces["pause"][-1]
+    assert [fault.partition(":")[0] for fault in faults(evidence)] == ["lost"]

@@ -13,7 +13,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import psutil
+
 from tests.chaos.fleet import Fleet, WorkerPlace
+from tests.chaos.operator import Operator
+from tests.support.processes import send
 from tests.support.proxy import TcpProxy
 
 
@@ -22,6 +26,7 @@ class Trouble:
     """`act` does something bad; `undoing` has what it has to put right later, and when; `done` counts what was done."""
 
     fleet: Fleet
+    operator: Operator
     dice: random.Random
     lease_s: float
     undoing: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
@@ -71,6 +76,14 @@ class Trouble:
         if place.running is not None:
             place.leaving = True
             place.running.sigterm()
+
+    def lose_machine(self) -> None:
+        """A worker is killed with its warden, which would have seen it."""
+        place = self._any_worker()
+        if place.running is not None:
+            for warden in wardens_of(place.running.pid):
+                send(warden, signal.SIGKILL)
+            self.fleet.kill_worker(place)
 
     def freeze_worker(self) -> None:
         """SIGSTOP a worker and its children, for less than a lease or for more."""
@@ -126,6 +139,16 @@ class Trouble:
         return self.dice.choice([place.proxy for place in (*self.fleet.workers, *self.fleet.senders)])
 
 
+def wardens_of(pid: int) -> list[int]:
+    """The processes that wait for a worker's end: each was started with the path of a file that the worker has open."""
+    try:
+        files = {file.path for file in psutil.Process(pid).open_files()}
+    except psutil.Error:
+        return []
+    found = psutil.process_iter(["cmdline"])
+    return [one.pid for one in found if (words := one.info["cmdline"]) and "warden.py" in " ".join(words) and words[-1] in files]
+
+
 def _signal_group(pid: int, signal_: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(pid, signal_)
@@ -134,6 +157,7 @@ def _signal_group(pid: int, signal_: signal.Signals) -> None:
 #: What happens, and how often in proportion.
 ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
     "worker killed": (6, Trouble.kill_worker),
+    "worker killed with its warden": (2, Trouble.lose_machine),
     "main process killed": (4, Trouble.kill_main),
     "pool child killed": (8, Trouble.kill_child),
     "producer killed": (4, Trouble.kill_producer),
@@ -146,4 +170,6 @@ ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
     "network cut": (2, Trouble.cut_network),
     "answers lost": (3, Trouble.lose_answers),
     "network slow": (2, Trouble.slow_network),
+    "jobs cancelled": (3, lambda trouble: trouble.operator.cancel()),
+    "dead letters replayed": (4, lambda trouble: trouble.operator.replay()),
 }
