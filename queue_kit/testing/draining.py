@@ -76,14 +76,15 @@ def _ended(census: Census, seen: dict[str, str]) -> list[JobView]:
 
 @contextmanager
 def _process_as_it_was() -> Iterator[None]:
-    """Celery's worker for tests makes its app the default one, and takes the logging, were there nobody to say it is set up."""
+    """Celery's worker for tests makes its app the default one, and sets the logging up, its own way or the project's for workers."""
     default, current = _state.default_app, _state._tls.current_app
     environ = {name: os.environ.get(name) for name in ("CELERY_LOG_LEVEL", "CELERY_LOG_FILE")}
+    receivers, signals.setup_logging.receivers = signals.setup_logging.receivers, []
     signals.setup_logging.connect(_leave_logging_alone)
     try:
         yield
     finally:
-        signals.setup_logging.disconnect(_leave_logging_alone)
+        signals.setup_logging.receivers = receivers
         logging.captureWarnings(False)
         _state.default_app, _state._tls.current_app = default, current
         for name, value in environ.items():

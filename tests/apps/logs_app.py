@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 from celery import Celery
@@ -44,4 +45,5 @@ def failing(**payload: Any) -> None:
 
 
 app = make()
-json_logging_in_workers()
+if "worker" in sys.argv:  # the process of the tests keeps its own
+    json_logging_in_workers()

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from celery import Celery, _state
+from celery import Celery, _state, signals
 
 from queue_kit import ConfigurationError, NonRetryableError, State, enqueue, open_census
+from queue_kit.observe.logs import json_logging_in_workers
 from queue_kit.testing import KILL_POINTS, drain, kill_at, run_inline
 from queue_kit.transport import points
 from tests.apps import bakery_app
@@ -77,7 +78,11 @@ def test_a_drain_says_what_is_left_when_its_time_is_over(bakery: Celery) -> None
         drain("shop", app=bakery, at_once=False, within_s=0.2)
 
 
-def test_a_drain_leaves_the_process_as_it_was(bakery: Celery) -> None:
+def test_a_drain_leaves_the_process_as_it_was(bakery: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the project has its workers log as JSON."""
+    monkeypatch.setattr(signals.setup_logging, "receivers", [])
+    json_logging_in_workers()
+
     def process() -> list[object]:
         root = logging.getLogger()
         return [_state.default_app, _state._tls.current_app, root.level, *root.handlers]
@@ -85,6 +90,7 @@ def test_a_drain_leaves_the_process_as_it_was(bakery: Celery) -> None:
     before = process()
     drain("shop", app=bakery)
     assert process() == before
+    assert len(signals.setup_logging.receivers) == 1
 
 
 # -- killed ---------------------------------------------------------------------------------------------------------------

@@ -321,9 +321,10 @@ def process_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     default, current = _state.default_app, _state._tls.current_app
     for name in ("CELERY_LOG_LEVEL", "CELERY_LOG_FILE"):
         monkeypatch.setenv(name, "")
+    receivers, signals.setup_logging.receivers = signals.setup_logging.receivers, []
     signals.setup_logging.connect(_leave_logging_alone)
     yield
-    signals.setup_logging.disconnect(_leave_logging_alone)
+    signals.setup_logging.receivers = receivers
     logging.captureWarnings(False)
     _state.default_app, _state._tls.current_app = default, current
 
