@@ -48,7 +48,7 @@ chaos: $(DEV) ## kill, freeze and cut off everything at random for a minute, the
 	@$(RUN) -m tests.chaos $(ARGS)
 
 soak: $(DEV) ## the same until 100,000 jobs were sent and 1,000 processes killed: about an hour
-	@$(RUN) -m tests.chaos --jobs 100000 --kills 1000 --every 0.8 $(ARGS)
+	@$(RUN) -m tests.chaos --jobs 100000 --kills 1000 --rate 100 --every 0.8 $(ARGS)
 
 bench: $(DEV) ## measure against stock Celery on the same Redis
 	@$(RUN) -m benchmarks
