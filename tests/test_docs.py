@@ -52,11 +52,10 @@ def test_every_block_of_code_runs(page: Path, redis_server: RedisServer, tmp_pat
     """As one program, where a project would run it; what it asserts holds."""
     before = "import django\n\ndjango.setup()\n" if "django" in blocks(page) else ""
     (tmp_path / "page.py").write_text(before + blocks(page))
-    where = {"CELERY_BROKER_URL": redis_server.url(), "REDIS_URL": redis_server.url(), "DJANGO_SETTINGS_MODULE": "deploy.settings"}
-    done = subprocess.run(
-        [sys.executable, "page.py"], cwd=tmp_path, env=environment_with_project(where), capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
+    redis = {"CELERY_BROKER_URL": redis_server.url(), "REDIS_URL": redis_server.url()}
+    env = environment_with_project({**redis, "DJANGO_SETTINGS_MODULE": "deploy.settings"})
+    command = [sys.executable, "page.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
 

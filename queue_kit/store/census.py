@@ -16,6 +16,7 @@ from queue_kit.rules.packing import joined, unpacked
 from queue_kit.states import State
 from queue_kit.store.keys import Keys
 from queue_kit.store.roster import WorkerView, read_workers
+from queue_kit.store.tally import read_tally
 
 #: The lists behind each state: a reserved job is leased and still waits.
 _LISTS: Final = {state: ("wait", "reserved") if state is State.WAITING else (state.value,) for state in State}
@@ -146,12 +147,8 @@ class Census:
         return sorted(_text(name) for name in self._client.smembers(self._keys.queues))
 
     def counts(self, queue: str) -> dict[State, int]:
-        """Count the jobs of a queue by state, in one round trip. Jobs that replaced themselves are in no list."""
-        pipe = self._client.pipeline(transaction=True)
-        for part in (part for parts in _LISTS.values() for part in parts):
-            pipe.zcard(self._keys.queue(queue, part))
-        sizes = iter(pipe.execute())
-        return {state: sum(next(sizes) for _ in parts) for state, parts in _LISTS.items()}
+        """Count the jobs of a queue by state, at one instant. Jobs that replaced themselves are in no list."""
+        return dict(read_tally(self._client, self._keys, queue).jobs)
 
     def workers(self) -> list[WorkerView]:
         """Read every worker that is on the roster, in order of their names: also one that has gone silent, for a while."""

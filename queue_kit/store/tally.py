@@ -46,6 +46,14 @@ def read_tallies(client: Redis, keys: Keys) -> list[Tally]:
     return [answer for answer in answers if isinstance(answer, Tally)]
 
 
+def read_tally(client: Redis, keys: Keys, queue: str) -> Tally:
+    """Read one queue. A script, not a transaction of commands: those a full Redis refuses, whatever is in them.
+
+    :raises redis.exceptions.RedisError: Redis does not answer.
+    """
+    return Ledger(client).run(_tally(keys.prefix, queue))
+
+
 def _tally(prefix: str, queue: str) -> Call[Tally]:
     return Call(script("tally"), (prefix, queue), partial(_read, queue))
 

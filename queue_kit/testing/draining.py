@@ -76,7 +76,7 @@ def _ended(census: Census, seen: dict[str, str]) -> list[JobView]:
 
 @contextmanager
 def _process_as_it_was() -> Iterator[None]:
-    """Celery's worker for tests makes its app the default one, and sets the logging up, its own way or the project's for workers."""
+    """Celery's worker for tests makes its app the default one, and sets the logging up: its way, or the project's for workers."""
     default, current = _state.default_app, _state._tls.current_app
     environ = {name: os.environ.get(name) for name in ("CELERY_LOG_LEVEL", "CELERY_LOG_FILE")}
     receivers, signals.setup_logging.receivers = signals.setup_logging.receivers, []

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from queue_kit.states import State
 from queue_kit.store import AT_ONCE, Moves, When
+from queue_kit.store.census import Census
 from queue_kit.store.moves import Unique
 from tests.store.desk import LATER, Desk
 from tests.store.test_fence import word
@@ -115,6 +117,18 @@ def test_what_is_there_goes_on(full: Desk, verb: str) -> None:
     token = before(full)
     fill(full)
     assert move(full, token) == answer
+
+
+def test_people_can_still_look(full: Desk) -> None:
+    """H6: what the pages ask for is answered; a transaction of commands would be refused whole."""
+    full.running()
+    fill(full)
+    census = Census(full.client, full.keys)
+    assert census.counts(full.queue)[State.ACTIVE] == 1
+    assert census.job("job") is not None
+    assert [event.kind for event in census.events(full.queue)] == ["added", "waiting", "active"]
+    assert (census.queues(), census.workers()) == ([full.queue], [])
+    assert [found.id for found in census.jobs(full.queue, State.ACTIVE)] == ["job"]
 
 
 def test_no_move_is_left_out_here() -> None:
