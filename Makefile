@@ -3,14 +3,14 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP_INSTALL := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PIP_INSTALL := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint .constraints.txt --editable
 
 # One file for each set of packages: newer than what it was made from, or made again.
 MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
-DECLARED := pyproject.toml constraints.txt
+DECLARED := pyproject.toml .constraints.txt
 
 # Test processes at a time. Tests that kill and freeze processes all go to one of them, whatever the number.
 JOBS ?= 2
@@ -68,7 +68,7 @@ docs: $(DOCS) ## build the documentation as a site, in site/
 
 audit: $(DEV) ## look for holes in the code, and for known ones in what it needs (asks the package index)
 	@$(RUN) -m bandit --quiet --recursive queue_kit -ll
-	@$(RUN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip
+	@$(RUN) -m pip_audit --requirement .constraints.txt --no-deps --disable-pip
 
 # A venv that was interrupted half-way has no stamp, and is made anew.
 $(MADE):

@@ -139,5 +139,5 @@ def test_tests_are_skipped_for_a_missing_service_alone() -> None:
 
 
 def test_constraints_are_plain_pins() -> None:
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in (ROOT / ".constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][\w.]*", line)] == []
