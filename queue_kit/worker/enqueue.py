@@ -78,7 +78,7 @@ def enqueue_many(name: str, payloads: Iterable[Any], **options: Any) -> list[Enq
     """Send many jobs of one name, a thousand in each round trip; a result for each, in order.
 
     :param options: those of :func:`enqueue`, for all of them; ``job_id`` excepted.
-    :raises: what :func:`enqueue` raises, before anything is sent. What Redis did not take shows in ``error`` of each.
+    :raises Exception: what :func:`enqueue` raises, before anything is sent. What Redis did not take shows in ``error`` of each.
     """
     task = declared_task(name)
     if "job_id" in options:
