@@ -72,7 +72,7 @@ def backlog(app: Any, jobs: int) -> dict[str, float]:
 
 def prepared(app: Any) -> Any:
     """One job, checked and with its message made."""
-    from queue_kit.worker.prepare import prepare  # noqa: PLC0415 - stock Celery's producer must not pay for it
+    from queue_kit.worker.sending.prepare import prepare  # noqa: PLC0415 - stock Celery's producer must not pay for it
 
     app.app.set_current()
     return prepare(app.noop.name, {"filler": PAYLOAD})

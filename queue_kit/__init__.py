@@ -31,15 +31,15 @@ from queue_kit.policy import Backoff, RetryPolicy, exponential, fixed
 from queue_kit.states import State, StopReason
 from queue_kit.store.letters import DeadLetter, LetterFilter
 from queue_kit.store.switches import KeyView, QueueLimits
-from queue_kit.worker import control
-from queue_kit.worker.control import cancel
-from queue_kit.worker.current import CurrentJob, current_job
-from queue_kit.worker.enqueue import Enqueued, enqueue, enqueue_many
 from queue_kit.worker.http_status import error_for_status
 from queue_kit.worker.install import install
-from queue_kit.worker.letters import dead_letters
-from queue_kit.worker.schedules import Schedule, Schedules, schedules
-from queue_kit.worker.task import job
+from queue_kit.worker.operating import control
+from queue_kit.worker.operating.control import cancel
+from queue_kit.worker.operating.letters import dead_letters
+from queue_kit.worker.running.current import CurrentJob, current_job
+from queue_kit.worker.running.task import job
+from queue_kit.worker.sending.enqueue import Enqueued, enqueue, enqueue_many
+from queue_kit.worker.sending.schedules import Schedule, Schedules, schedules
 
 __all__ = [
     "AlreadyReplayed",

@@ -16,7 +16,7 @@ from django.core import checks
 from queue_kit.django.conf import ProjectSettings, celery_app, project_settings
 from queue_kit.errors import ConfigurationError
 from queue_kit.observe.doctor import Finding, Verdict
-from queue_kit.worker.doctor import examine_settings
+from queue_kit.worker.operating.doctor import examine_settings
 
 TAG: Final = "queue_kit"
 _WIRE_IT: Final = (

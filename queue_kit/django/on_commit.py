@@ -10,8 +10,8 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from queue_kit.errors import ConfigurationError, QueueUnavailable
-from queue_kit.worker.enqueue import Enqueued
-from queue_kit.worker.prepare import Prepared, prepare
+from queue_kit.worker.sending.enqueue import Enqueued
+from queue_kit.worker.sending.prepare import Prepared, prepare
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from django.apps import apps
 from django.db import IntegrityError, connections, router, transaction
 
 from queue_kit.errors import NotInTransaction
-from queue_kit.worker.current import current_job
+from queue_kit.worker.running.current import current_job
 
 #: A caller's idempotency key of 200 characters, with the name of its job before it.
 _LONGEST_KEY = 300

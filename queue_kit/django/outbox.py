@@ -10,8 +10,8 @@ from django.apps import apps
 from django.db import router, transaction
 
 from queue_kit.transport.stored import as_text
-from queue_kit.worker.enqueue import Enqueued
-from queue_kit.worker.prepare import Prepared, prepare
+from queue_kit.worker.sending.enqueue import Enqueued
+from queue_kit.worker.sending.prepare import Prepared, prepare
 
 
 def add(name: str, payload: Any = None, *, using: str | None = None, **options: Any) -> Enqueued:

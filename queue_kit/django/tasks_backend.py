@@ -31,8 +31,8 @@ from queue_kit.django.tasks_results import ABOUT, AnyResult, AnyTask, read_resul
 from queue_kit.django.tasks_runner import declare
 from queue_kit.errors import ConfigurationError
 from queue_kit.policy import Backoff
-from queue_kit.worker.enqueue import Enqueued
-from queue_kit.worker.prepare import Prepared, prepare_task
+from queue_kit.worker.sending.enqueue import Enqueued
+from queue_kit.worker.sending.prepare import Prepared, prepare_task
 
 
 class JobTask(AnyTask):

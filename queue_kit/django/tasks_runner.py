@@ -22,9 +22,9 @@ from django.utils.json import normalize_json
 
 from queue_kit.django.tasks_results import ABOUT, AnyResult, AnyTask, begun_result, error_line
 from queue_kit.errors import JobReleased, NonRetryableError
-from queue_kit.worker.current import CurrentJob, current_job
-from queue_kit.worker.results import keep_result
-from queue_kit.worker.task import job
+from queue_kit.worker.running.current import CurrentJob, current_job
+from queue_kit.worker.running.results import keep_result
+from queue_kit.worker.running.task import job
 
 logger = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from queue_kit.rules.redaction import Redactor
 from queue_kit.states import State
 from queue_kit.store.census import Census, JobView
 from queue_kit.store.tally import Tally, read_tallies
-from queue_kit.worker.letters import without_secrets
-from queue_kit.worker.options import check_job_id
+from queue_kit.worker.operating.letters import without_secrets
+from queue_kit.worker.sending.options import check_job_id
 from queue_kit.worker.server import check_server
 
 #: An outage that is over within a second or two is a failover.

@@ -16,8 +16,8 @@ from queue_kit.errors import WrongState
 from queue_kit.observe.reading import open_census
 from queue_kit.states import FINAL, State
 from queue_kit.store.census import Census, JobView
-from queue_kit.worker import control
 from queue_kit.worker.apps import app_with_queue_kit
+from queue_kit.worker.operating import control
 
 _LOOK_S: Final = 0.02
 _STATES: Final = (State.WAITING, State.DELAYED, State.ACTIVE)

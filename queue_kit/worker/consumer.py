@@ -26,9 +26,9 @@ from queue_kit.states import RESERVED_QUEUE, Cause
 from queue_kit.store import Traits
 from queue_kit.store.census import Census
 from queue_kit.transport.held import HeldJob
-from queue_kit.worker.line import Line
-from queue_kit.worker.request import JobRequest
-from queue_kit.worker.settle import Settler
+from queue_kit.worker.settling.line import Line
+from queue_kit.worker.settling.request import JobRequest
+from queue_kit.worker.settling.settle import Settler
 
 logger = get_logger(__name__)
 

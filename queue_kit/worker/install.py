@@ -14,12 +14,12 @@ from queue_kit.errors import ConfigurationError
 from queue_kit.settings import Settings, load
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.sender import Sender
-from queue_kit.worker.producer import producers_of
-from queue_kit.worker.publish import amqp_class, send_task_of
 from queue_kit.worker.refusals import CONSUMER, check_worker
-from queue_kit.worker.shortcut import QuickTask
+from queue_kit.worker.running.task import JobTask, adopt
+from queue_kit.worker.sending.producer import producers_of
+from queue_kit.worker.sending.publish import amqp_class, send_task_of
+from queue_kit.worker.sending.shortcut import QuickTask
 from queue_kit.worker.steps import Roles
-from queue_kit.worker.task import JobTask, adopt
 
 #: What the promises need, where the project has not said otherwise.
 _PREFERRED: Final = {

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from queue_kit.settings import Settings
 from queue_kit.transport.held import Held
-from queue_kit.worker.role import Role
+from queue_kit.worker.roles.role import Role
 
 logger = logging.getLogger(__name__)
 

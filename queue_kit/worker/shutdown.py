@@ -24,8 +24,8 @@ from queue_kit.states import StopReason
 from queue_kit.transport.channel import settle_all
 from queue_kit.transport.held import Held
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.role import Role, new_lock
-from queue_kit.worker.settle import Settler
+from queue_kit.worker.roles.role import Role, new_lock
+from queue_kit.worker.settling.settle import Settler
 
 logger = get_logger(__name__)
 

@@ -20,23 +20,23 @@ from queue_kit.store import Ledger
 from queue_kit.store.roster import Facts
 from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
-from queue_kit.worker import deadline
-from queue_kit.worker.adopter import Adopter
-from queue_kit.worker.counts import LEASE_LOST, Counts
-from queue_kit.worker.dead_letter import DeadLetterHandler
-from queue_kit.worker.health import ASK_MS, Health, Pulse
-from queue_kit.worker.http import HttpServer
-from queue_kit.worker.janitor import Janitor
-from queue_kit.worker.keeper import Keeper
-from queue_kit.worker.reaper import Reaper
 from queue_kit.worker.refusals import check_worker
-from queue_kit.worker.role import Role
-from queue_kit.worker.roster import Roster, orders_of_warden
+from queue_kit.worker.roles.adopter import Adopter
+from queue_kit.worker.roles.janitor import Janitor
+from queue_kit.worker.roles.keeper import Keeper
+from queue_kit.worker.roles.reaper import Reaper
+from queue_kit.worker.roles.role import Role
+from queue_kit.worker.roles.roster import Roster, orders_of_warden
+from queue_kit.worker.roles.teller import Teller
+from queue_kit.worker.roles.witness import Witness, kernel
+from queue_kit.worker.running import deadline
+from queue_kit.worker.running.trace import prepare_task
 from queue_kit.worker.server import Guard, end_boot, explain
+from queue_kit.worker.serving.health import ASK_MS, Health, Pulse
+from queue_kit.worker.serving.http import HttpServer
+from queue_kit.worker.settling.counts import LEASE_LOST, Counts
+from queue_kit.worker.settling.dead_letter import DeadLetterHandler
 from queue_kit.worker.shutdown import Shutdown
-from queue_kit.worker.teller import Teller
-from queue_kit.worker.trace import prepare_task
-from queue_kit.worker.witness import Witness, kernel
 
 logger = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from queue_kit.django.admin.hour import HOUR_MS, summarise
 from queue_kit.store import AT_ONCE
 from queue_kit.store.census import EventView
 from queue_kit.store.roster import Facts, enrol
-from queue_kit.worker.control import limits
+from queue_kit.worker.operating.control import limits
 from tests.django.admin_site import ALL, QUEUES, VIEWING, browser_of, person
 from tests.store.desk import LATER, Desk
 from tests.store.test_letters import sent

@@ -15,7 +15,7 @@ from celery import Celery
 from queue_kit import install
 from queue_kit.observe.doctor import Finding
 from queue_kit.store import Keys, Room, Traits
-from queue_kit.worker.doctor import examine_app
+from queue_kit.worker.operating.doctor import examine_app
 from tests.support.redis_server import RedisServer
 
 SHORT = {"WORKER_LOCK_DURATION_MS": 400, "WORKER_STALLED_INTERVAL_MS": 50, "REDIS_TIMEOUT_MS": 400}

@@ -11,7 +11,7 @@ from celery.exceptions import ChordError
 
 from queue_kit import State, cancel, dead_letters
 from queue_kit.errors import JobNotFound, QueueUnavailable
-from queue_kit.worker.control import pause, resume
+from queue_kit.worker.operating.control import pause, resume
 from tests.apps import outcomes_app
 from tests.apps.outcomes_app import LEASE_MS, REAP_MS
 from tests.support.waiting import let_pass, stays_true, wait_until

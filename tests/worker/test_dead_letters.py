@@ -20,8 +20,8 @@ from queue_kit.rules.outcome import Failure
 from queue_kit.states import Cause, State
 from queue_kit.store import Ledger, Message, Room, Traits
 from queue_kit.store.letters import DeadLetter, LetterFilter
-from queue_kit.worker.counts import DEAD_LETTERS_UNWRITTEN, Counts
-from queue_kit.worker.dead_letter import DeadLetterHandler
+from queue_kit.worker.settling.counts import DEAD_LETTERS_UNWRITTEN, Counts
+from queue_kit.worker.settling.dead_letter import DeadLetterHandler
 from tests.support.fixtures import OwnRedis, StartWorker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import stays_true, wait_until

@@ -9,9 +9,9 @@ import pytest
 from kombu import Queue
 
 from queue_kit.observe.doctor import exit_status
-from queue_kit.worker import doctor
-from queue_kit.worker.doctor import examine_app
-from queue_kit.worker.task import Declared
+from queue_kit.worker.operating import doctor
+from queue_kit.worker.operating.doctor import examine_app
+from queue_kit.worker.running.task import Declared
 from tests.support.fixtures import OwnRedis, StartWorker
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer

@@ -12,8 +12,8 @@ import redis
 from celery import Celery
 
 from queue_kit import State, dead_letters, open_census
-from queue_kit.worker.control import pause
-from queue_kit.worker.doctor import examine_app
+from queue_kit.worker.operating.control import pause
+from queue_kit.worker.operating.doctor import examine_app
 from tests.support.fixtures import StartWorker
 from tests.support.processes import ROOT, environment_with_project
 from tests.support.redis_server import RedisServer

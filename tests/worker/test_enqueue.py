@@ -27,7 +27,7 @@ from queue_kit import (
     fixed,
 )
 from queue_kit.rules.brief import brief_repr
-from queue_kit.worker.prepare import prepare
+from queue_kit.worker.sending.prepare import prepare
 from tests.apps.enqueue_app import Order
 from tests.store.desk import Desk
 from tests.support.engine import newer_engine

@@ -12,8 +12,8 @@ import pytest
 
 from queue_kit.observe.metrics import BUCKETS, OWN, TIMES
 from queue_kit.states import State
-from queue_kit.worker import http
-from queue_kit.worker.http import HttpServer, Page, said
+from queue_kit.worker.serving import http
+from queue_kit.worker.serving.http import HttpServer, Page, said
 from tests.support.fixtures import OwnRedis
 from tests.support.ports import LOOPBACK, free_port, is_listening
 from tests.support.probes import Answer, ask, series, tell

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from celery import Celery, canvas, chain, chord, group
 
-from queue_kit.worker import lineage
+from queue_kit.worker.running import lineage
 
 app = Celery("lineage", backend="cache+memory://", set_as_current=False)
 

@@ -20,7 +20,7 @@ from celery import Celery
 
 from queue_kit import ConfigurationError, open_census
 from queue_kit.states import State
-from queue_kit.worker.migration import Migration, Moved
+from queue_kit.worker.operating.migration import Migration, Moved
 from tests.apps import moving_app
 from tests.support.fixtures import StartWorker
 from tests.support.processes import ROOT, environment_with_project, kill_session, spawn

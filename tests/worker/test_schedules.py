@@ -16,7 +16,7 @@ from celery._state import _set_current_app
 from celery.schedules import crontab, schedule
 
 from queue_kit import InvalidPayload, QueueUnavailable, UnknownJob, open_census, schedules
-from queue_kit.worker.timing import Cron, Every, timing_of, timing_of_celery
+from queue_kit.worker.sending.timing import Cron, Every, timing_of, timing_of_celery
 from tests.apps import schedules_app
 from tests.support.processes import ROOT, environment_with_project, kill_session, spawn
 from tests.support.redis_server import RedisServer
@@ -41,7 +41,7 @@ def start_beat(redis_server: RedisServer, queue_name: str, tmp_path: Path) -> It
 
     def start(**env: str) -> subprocess.Popen[bytes]:
         urls = {"CELERY_BROKER_URL": redis_server.url(), "SCHEDULES_QUEUE": queue_name, **env}
-        words = ["-A", "tests.apps.schedules_app", "beat", "-S", "queue_kit.worker.beat:Scheduler", "--loglevel", "INFO"]
+        words = ["-A", "tests.apps.schedules_app", "beat", "-S", "queue_kit", "--loglevel", "INFO"]
         pidfile = ["--pidfile", str(tmp_path / f"beat{len(beats)}.pid")]
         beats.append(
             spawn(

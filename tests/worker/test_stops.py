@@ -13,7 +13,7 @@ from queue_kit.store import Claimed
 from queue_kit.transport import stops
 from queue_kit.transport.held import Held
 from queue_kit.transport.stops import Stop, Stops
-from queue_kit.worker.counts import LEASE_LOST, Counts
+from queue_kit.worker.settling.counts import LEASE_LOST, Counts
 from tests.support.waiting import wait_until
 
 

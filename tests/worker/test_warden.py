@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import redis
 
-from queue_kit.worker.roster import orders_of_warden
-from queue_kit.worker.witness import Witness, is_dead, remove
+from queue_kit.worker.roles.roster import orders_of_warden
+from queue_kit.worker.roles.witness import Witness, is_dead, remove
 from tests.apps import traps_app
 from tests.store.desk import Desk
 from tests.support.fixtures import OwnRedis

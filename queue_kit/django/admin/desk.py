@@ -13,7 +13,7 @@ from queue_kit.rules.redaction import Redactor
 from queue_kit.store.census import Census, EventView, JobView, LineView, RunView
 from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import DeadLetter
-from queue_kit.worker.letters import dead_letters, without_secrets
+from queue_kit.worker.operating.letters import dead_letters, without_secrets
 
 
 class QueueNotFound(QueueKitError, LookupError):

@@ -15,7 +15,7 @@ from queue_kit.django.admin.pages import RedisAdmin
 from queue_kit.django.admin.timeline import draw
 from queue_kit.states import State
 from queue_kit.store.census import JobView
-from queue_kit.worker import control
+from queue_kit.worker.operating import control
 
 
 class JobPages(RedisAdmin):

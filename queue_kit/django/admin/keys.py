@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 
 from queue_kit.django.admin.desk import desk_with
 from queue_kit.django.admin.pages import RedisAdmin
-from queue_kit.worker import control
+from queue_kit.worker.operating import control
 
 
 class KeyForm(forms.Form):

@@ -26,7 +26,7 @@ from queue_kit.states import State
 from queue_kit.store.census import JobView
 from queue_kit.store.roster import WorkerView
 from queue_kit.store.switches import QueueLimits
-from queue_kit.worker import control
+from queue_kit.worker.operating import control
 
 _MOST: Final = 2**31 - 1
 #: The longest that a queue is held off from here: a day.

@@ -25,7 +25,7 @@ from queue_kit.states import Cause
 from queue_kit.store.dead_letters import DeadLetters
 from queue_kit.store.letters import LetterFilter
 from queue_kit.store.replaying import Done
-from queue_kit.worker.letters import dead_letters
+from queue_kit.worker.operating.letters import dead_letters
 
 SOME_REFUSED, USAGE, NOTHING, UNAVAILABLE = 1, 2, 3, 4
 _EXIT_CODES: Final = (

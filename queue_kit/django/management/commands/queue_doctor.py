@@ -12,7 +12,7 @@ from queue_kit.django.conf import celery_app
 from queue_kit.django.outbox_doctor import examine_outbox
 from queue_kit.errors import ConfigurationError
 from queue_kit.observe.doctor import Finding, Verdict, as_json, as_line, exit_status
-from queue_kit.worker.doctor import KEYS, examine_app
+from queue_kit.worker.operating.doctor import KEYS, examine_app
 
 
 class Command(BaseCommand):

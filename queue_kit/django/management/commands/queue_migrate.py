@@ -12,7 +12,7 @@ from queue_kit.django.conf import celery_app
 from queue_kit.django.management.letters import SOME_REFUSED, UNAVAILABLE
 from queue_kit.django.management.progress import Progress
 from queue_kit.errors import ConfigurationError
-from queue_kit.worker.migration_command import Wish, migrate
+from queue_kit.worker.operating.migration_command import Wish, migrate
 
 
 class Command(BaseCommand):

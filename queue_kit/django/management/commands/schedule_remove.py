@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from queue_kit.django.conf import celery_app
 from queue_kit.django.management.letters import NOTHING, UNAVAILABLE
 from queue_kit.errors import QueueUnavailable
-from queue_kit.worker.schedules import schedules
+from queue_kit.worker.sending.schedules import schedules
 
 
 class Command(BaseCommand):

@@ -22,7 +22,7 @@ from queue_kit.rules.brief import brief_repr
 from queue_kit.rules.packing import MARK, unpack
 from queue_kit.store import Message
 from queue_kit.transport.envelope import Posting, brief_json
-from queue_kit.worker.options import as_json, check_size
+from queue_kit.worker.sending.options import as_json, check_size
 
 
 class Mould:

@@ -12,9 +12,9 @@ from queue_kit.policy import Backoff
 from queue_kit.rules.backoff import LONGEST_MS
 from queue_kit.store.moves import Added
 from queue_kit.worker.apps import app_with_queue_kit
-from queue_kit.worker.mould import mould_of
-from queue_kit.worker.options import check_job_id
-from queue_kit.worker.producer import Collector
+from queue_kit.worker.sending.mould import mould_of
+from queue_kit.worker.sending.options import check_job_id
+from queue_kit.worker.sending.producer import Collector
 
 _OPTIONS: Final = (
     "delay_ms", "attempts", "backoff", "timeout_ms", "job_id", "priority", "correlation_id", "idempotency_key",

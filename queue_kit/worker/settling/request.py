@@ -30,15 +30,15 @@ from queue_kit.store import When
 from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.held import HeldJob
-from queue_kit.worker import deadline
-from queue_kit.worker.endings import Endings, when_of
-from queue_kit.worker.failure import failure_of, unwrapped
-from queue_kit.worker.lineage import replaced_by
-from queue_kit.worker.run import LeaseLost
-from queue_kit.worker.settle import Settler
-from queue_kit.worker.task import policy_of, timeout_of
-from queue_kit.worker.trace import Report, trace_job
-from queue_kit.worker.waits import wait_ms
+from queue_kit.worker.running import deadline
+from queue_kit.worker.running.failure import failure_of, unwrapped
+from queue_kit.worker.running.lineage import replaced_by
+from queue_kit.worker.running.run import LeaseLost
+from queue_kit.worker.running.task import policy_of, timeout_of
+from queue_kit.worker.running.trace import Report, trace_job
+from queue_kit.worker.running.waits import wait_ms
+from queue_kit.worker.settling.endings import Endings, when_of
+from queue_kit.worker.settling.settle import Settler
 
 logger = get_logger(__name__)
 

@@ -24,10 +24,10 @@ from queue_kit.transport import envelope
 from queue_kit.transport.connection import connection_class
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit
-from queue_kit.worker import options as job_options
-from queue_kit.worker.lineage import name_callbacks, name_sent
-from queue_kit.worker.producer import JobProducer
 from queue_kit.worker.refusals import check_sender
+from queue_kit.worker.running.lineage import name_callbacks, name_sent
+from queue_kit.worker.sending import options as job_options
+from queue_kit.worker.sending.producer import JobProducer
 
 logger = logging.getLogger(__name__)
 

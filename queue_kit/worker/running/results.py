@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from queue_kit.errors import QueueUnavailable
-from queue_kit.worker.current import CurrentJob
-from queue_kit.worker.run import LeaseLost
+from queue_kit.worker.running.current import CurrentJob
+from queue_kit.worker.running.run import LeaseLost
 
 
 def keep_result(run: CurrentJob, value: Any) -> None:

@@ -12,7 +12,7 @@ from queue_kit.states import State
 from queue_kit.store import Call, Keys
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.role import Role
+from queue_kit.worker.roles.role import Role
 
 _BATCH: Final = 1000  # records that one script trims, so that none runs for long
 

@@ -1,4 +1,4 @@
-"""Celery's beat for schedules in Redis: ``celery -A app beat -S queue_kit.worker.beat:Scheduler``, as many as one likes.
+"""Celery's beat for schedules in Redis: ``celery -A app beat -S queue_kit``, as many as one likes.
 
 Stock beat keeps what it has sent in a file of its own, so that a second one sends everything twice, and none at all is sent
 while the only one is down. Here each fire time is one job by its id, whoever sends it; the app's own ``beat_schedule`` too.
@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 
 from queue_kit.errors import QueueUnavailable
 from queue_kit.worker.apps import app_with_queue_kit
-from queue_kit.worker.schedules import Schedules
-from queue_kit.worker.timing import Timing, read_timing, timing_of_celery
+from queue_kit.worker.sending.schedules import Schedules
+from queue_kit.worker.sending.timing import Timing, read_timing, timing_of_celery
 
 logger = get_logger(__name__)
 

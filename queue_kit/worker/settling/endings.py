@@ -21,11 +21,11 @@ from queue_kit.rules.packing import unpack
 from queue_kit.states import Cause
 from queue_kit.store import Message, When
 from queue_kit.transport.held import HeldJob
-from queue_kit.worker.backend import free_claim
-from queue_kit.worker.failure import failure_of
-from queue_kit.worker.lineage import replaced_by
-from queue_kit.worker.settle import Settler
-from queue_kit.worker.trace import Report
+from queue_kit.worker.running.backend import free_claim
+from queue_kit.worker.running.failure import failure_of
+from queue_kit.worker.running.lineage import replaced_by
+from queue_kit.worker.running.trace import Report
+from queue_kit.worker.settling.settle import Settler
 
 logger = get_logger(__name__)
 

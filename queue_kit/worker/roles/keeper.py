@@ -13,8 +13,8 @@ from queue_kit.rules.lease import may_renew
 from queue_kit.transport.channel import settle_all
 from queue_kit.transport.held import Held, HeldJob
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.counts import RENEWALS_FAILED, Counts
-from queue_kit.worker.role import Role
+from queue_kit.worker.roles.role import Role
+from queue_kit.worker.settling.counts import RENEWALS_FAILED, Counts
 
 logger = logging.getLogger(__name__)
 

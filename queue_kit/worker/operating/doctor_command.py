@@ -7,7 +7,7 @@ from celery.bin.base import CeleryCommand, handle_preload_options
 
 from queue_kit.errors import ConfigurationError
 from queue_kit.observe.doctor import as_json, as_line, exit_status
-from queue_kit.worker.doctor import KEYS, examine_app
+from queue_kit.worker.operating.doctor import KEYS, examine_app
 
 
 @click.command("queue-doctor", cls=CeleryCommand)

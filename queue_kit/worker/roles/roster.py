@@ -16,7 +16,7 @@ from queue_kit.store.moves import Reaped
 from queue_kit.store.roster import BEAT_MS, Facts, abandon, enrol
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.reach import reach
-from queue_kit.worker.witness import Witness, is_dead, remove
+from queue_kit.worker.roles.witness import Witness, is_dead, remove
 
 logger = logging.getLogger(__name__)
 

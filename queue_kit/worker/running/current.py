@@ -16,7 +16,7 @@ from queue_kit.states import StopReason
 from queue_kit.store import Call, Ledger
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Kit, Run
-from queue_kit.worker.deadline import overdue
+from queue_kit.worker.running.deadline import overdue
 
 logger = logging.getLogger(__name__)
 

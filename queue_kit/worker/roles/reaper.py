@@ -13,8 +13,8 @@ from queue_kit.observe import transitions
 from queue_kit.store.moves import Reaped
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.role import Role
-from queue_kit.worker.roster import Roster
+from queue_kit.worker.roles.role import Role
+from queue_kit.worker.roles.roster import Roster
 
 logger = logging.getLogger(__name__)
 

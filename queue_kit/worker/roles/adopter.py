@@ -12,8 +12,8 @@ from typing import Any, Final
 from redis import Redis
 
 from queue_kit.states import RESERVED_QUEUE
-from queue_kit.worker.migration import DONE, Migration
-from queue_kit.worker.role import Role
+from queue_kit.worker.operating.migration import DONE, Migration
+from queue_kit.worker.roles.role import Role
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,11 @@ from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.backend import free_claim
-from queue_kit.worker.dead_letter import DeadLetterHandler
-from queue_kit.worker.lineage import replaced_by
-from queue_kit.worker.role import Role
-from queue_kit.worker.tracing import tell_ended
+from queue_kit.worker.roles.role import Role
+from queue_kit.worker.running.backend import free_claim
+from queue_kit.worker.running.lineage import replaced_by
+from queue_kit.worker.running.tracing import tell_ended
+from queue_kit.worker.settling.dead_letter import DeadLetterHandler
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from queue_kit.observe.metrics import BUCKETS
-from queue_kit.worker.role import new_lock
+from queue_kit.worker.roles.role import new_lock
 
 LEASE_LOST: Final = "lease_lost"
 RENEWALS_FAILED: Final = "lease_renewals_failed"

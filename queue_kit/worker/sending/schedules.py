@@ -1,5 +1,5 @@
 """Jobs that are sent again and again, by schedules that Redis keeps; without them each deployment would carry its own list, and
-two beats would send everything twice. :mod:`queue_kit.worker.beat` sends them.
+two beats would send everything twice. :mod:`queue_kit.worker.sending.beat` sends them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 from queue_kit.errors import InvalidPayload, QueueUnavailable
 from queue_kit.store.schedule_book import ScheduleBook
 from queue_kit.worker.apps import app_with_queue_kit
-from queue_kit.worker.enqueue import declared_task
-from queue_kit.worker.timing import Timing, read_timing, timing_of
+from queue_kit.worker.sending.enqueue import declared_task
+from queue_kit.worker.sending.timing import Timing, read_timing, timing_of
 
 _ID: Final = re.compile(r"[\w.@/-]{1,100}", re.ASCII)
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from queue_kit.worker.role import Role, new_lock
+from queue_kit.worker.roles.role import Role, new_lock
 
 logger = logging.getLogger(__name__)
 

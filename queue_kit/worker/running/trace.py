@@ -23,12 +23,12 @@ from queue_kit.transport import points
 from queue_kit.transport.envelope import PROPERTY, correlation_of
 from queue_kit.transport.kit import Kit, Run
 from queue_kit.transport.stops import Stop
-from queue_kit.worker.deadline import watch
-from queue_kit.worker.failure import failure_of
-from queue_kit.worker.lineage import attend_canvas, name_replacement, naming
-from queue_kit.worker.run import LeaseLost, govern
-from queue_kit.worker.task import adopt
-from queue_kit.worker.tracing import hear_failures
+from queue_kit.worker.running.deadline import watch
+from queue_kit.worker.running.failure import failure_of
+from queue_kit.worker.running.lineage import attend_canvas, name_replacement, naming
+from queue_kit.worker.running.run import LeaseLost, govern
+from queue_kit.worker.running.task import adopt
+from queue_kit.worker.running.tracing import hear_failures
 
 
 class Report(NamedTuple):

@@ -18,9 +18,9 @@ from queue_kit.states import StopReason
 from queue_kit.store import Ledger
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit, Run
-from queue_kit.worker.backend import outlast
-from queue_kit.worker.deadline import interrupted, overdue
-from queue_kit.worker.tracing import tell_run
+from queue_kit.worker.running.backend import outlast
+from queue_kit.worker.running.deadline import interrupted, overdue
+from queue_kit.worker.running.tracing import tell_run
 
 logger = logging.getLogger(__name__)
 

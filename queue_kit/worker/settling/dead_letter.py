@@ -25,9 +25,9 @@ from queue_kit.store.dead_letter_moves import bury
 from queue_kit.store.moves import Settled
 from queue_kit.transport.held import HeldJob
 from queue_kit.transport.kit import Kit
-from queue_kit.worker.counts import DEAD_LETTERS_UNWRITTEN, Counts
-from queue_kit.worker.failure import failure_of
-from queue_kit.worker.role import Role
+from queue_kit.worker.roles.role import Role
+from queue_kit.worker.running.failure import failure_of
+from queue_kit.worker.settling.counts import DEAD_LETTERS_UNWRITTEN, Counts
 
 logger = logging.getLogger(__name__)
 

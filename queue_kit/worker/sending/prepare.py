@@ -13,8 +13,8 @@ from kombu.utils.uuid import uuid
 
 from queue_kit.errors import UnsupportedOperation
 from queue_kit.transport.envelope import Posting
-from queue_kit.worker.enqueue import Enqueued, declared_task, fields_of, handle_of, options_of
-from queue_kit.worker.producer import Collector
+from queue_kit.worker.sending.enqueue import Enqueued, declared_task, fields_of, handle_of, options_of
+from queue_kit.worker.sending.producer import Collector
 
 
 class _Keeper(Collector):

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from queue_kit.errors import ConfigurationError
 from queue_kit.worker.apps import app_with_queue_kit
-from queue_kit.worker.migration import DONE, WOULD, Migration, Moved
+from queue_kit.worker.operating.migration import DONE, WOULD, Migration, Moved
 
 
 @dataclass(frozen=True, slots=True)

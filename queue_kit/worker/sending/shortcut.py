@@ -20,9 +20,9 @@ from celery.backends.base import Backend
 
 from queue_kit.errors import UnsupportedOperation
 from queue_kit.store import AT_ONCE
-from queue_kit.worker.mould import Mould, mould_of
-from queue_kit.worker.prepare import prepare_task
-from queue_kit.worker.publish import tell
+from queue_kit.worker.sending.mould import Mould, mould_of
+from queue_kit.worker.sending.prepare import prepare_task
+from queue_kit.worker.sending.publish import tell
 
 #: Sends by the long way before the short one is learnt, which costs as much as two.
 _LEARNT_AFTER: Final = 2

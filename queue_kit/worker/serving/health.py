@@ -13,10 +13,10 @@ from redis.exceptions import RedisError
 
 from queue_kit.observe.metrics import CONTENT_TYPE, WorkerCollector, render
 from queue_kit.transport.held import Held
-from queue_kit.worker.counts import Counts
-from queue_kit.worker.http import Page, said
-from queue_kit.worker.keeper import Keeper
-from queue_kit.worker.role import Role, new_lock
+from queue_kit.worker.roles.keeper import Keeper
+from queue_kit.worker.roles.role import Role, new_lock
+from queue_kit.worker.serving.http import Page, said
+from queue_kit.worker.settling.counts import Counts
 
 #: How long a probe waits for Redis.
 ASK_MS: Final = 1_000

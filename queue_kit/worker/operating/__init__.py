@@ -1,0 +1,1 @@
+"""What people and commands do to jobs and queues."""

@@ -1,0 +1,1 @@
+"""What a worker does beside its main loop: one role, one thread."""

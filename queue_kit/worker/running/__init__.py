@@ -1,0 +1,1 @@
+"""What happens in the pool, around a task's function."""

@@ -1,0 +1,1 @@
+"""What a worker tells over HTTP, on a port of its own."""

@@ -1,0 +1,1 @@
+"""What becomes of a run, in the worker's main process; the one place that settles."""
