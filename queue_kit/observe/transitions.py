@@ -56,7 +56,8 @@ def settled(job: Any, verb: str, answer: Any) -> None:
         return
     state = getattr(answer, "outcome", answer)
     if state not in ("lost", "gone", "moved"):
-        told("cancelled" if state == "cancelled" else _WORDS[verb], **_held(job), state=state)
+        word = "cancelled" if state == "cancelled" else _WORDS[verb]
+        told(word, **_held(job), state=word if state == "ok" else state)
 
 
 def fields_of_reaped(found: Reaped) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Roles(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, **kwargs: Any) -> None:
         worker.queue_kit = self
-        self._app = worker.app
+        self._worker, self._app = worker, worker.app
         check_worker(self._app)
         self._kit: Kit = worker.app.queue_kit
         settings = self._kit.settings
@@ -133,6 +133,7 @@ class Roles(bootsteps.StartStopStep):
     def connected(self, connection: Any) -> None:
         """The main loop has (re)connected: check the server, then let the roles work on it."""
         self._connection = connection
+        self._worker.pool._does_debug = False  # it would write each job's message, arguments and all, at the level of debug
         if self._ledger is not None:
             self._ledger.client.close()
         self._ledger = Ledger(self._open_client())

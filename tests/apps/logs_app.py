@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -45,5 +46,5 @@ def failing(**payload: Any) -> None:
 
 
 app = make()
-if "worker" in sys.argv:  # the process of the tests keeps its own
+if "worker" in sys.argv and not os.environ.get("LOGS_PLAIN"):  # the process of the tests keeps its own
     json_logging_in_workers()

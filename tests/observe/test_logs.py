@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from queue_kit import cancel
+from queue_kit import cancel, open_census
 from queue_kit.observe import transitions
 from queue_kit.observe.correlation import correlation_id, running_job
 from queue_kit.observe.logs import json_formatter, json_logging
@@ -222,3 +222,19 @@ def test_unless_they_are_chosen_no_transition_is_logged(
     wait_until(lambda: "succeeded" in worker.logs(), says="Celery says what it always says")
     assert "job completed" not in worker.logs()
     assert not transitions.logger.isEnabledFor(logging.INFO)
+
+
+@pytest.mark.parametrize("plain", ["", "1"])
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_at_debug_level_no_secret_is_written_either(
+    redis_server: RedisServer, queue_name: str, start_worker: StartWorker, pool: str, plain: str
+) -> None:
+    """SPEC 11: neither as JSON nor in Celery's own lines; Celery's pools would write each job's whole message."""
+    worker = start_worker("tests.apps.logs_app", pool=pool, backend_url="", loglevel="DEBUG", env={"LOGS_PLAIN": plain})
+    app = logs_app.make(redis_server.url())
+    sent = app.tasks["logs.failing"].apply_async(kwargs={"password": SECRET, "note": "seen"}, queue=queue_name)
+    census = open_census(app)
+    wait_until(lambda: (job := census.job(sent.id)) and job.state == State.FAILED, says="the job has failed")
+    assert worker.stop() == 0
+    assert sent.id in worker.logs()
+    assert SECRET not in worker.logs()
