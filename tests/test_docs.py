@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,11 @@ def test_every_block_of_code_runs(page: Path, redis_server: RedisServer, tmp_pat
 def test_the_page_of_settings_is_that_of_the_code() -> None:
     """Made anew by `python -m tests.support.settings_page`."""
     assert (ROOT / "docs/settings.md").read_text() == settings_page()
+
+
+def test_every_dependency_of_who_installs_it_has_its_licence_on_the_page() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    words = [*project["dependencies"], *project["optional-dependencies"]["site"]]
+    names = {re.split(r"[\[<>=]", word)[0] for word in words}
+    rows = re.findall(r"^\| (?:\*the site:\* )?([a-z][^|]*) \| ", (ROOT / "docs/security.md").read_text(), re.MULTILINE)
+    assert names == {name for row in rows for name in row.split(", ")} - {"package"}
