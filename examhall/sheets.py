@@ -26,11 +26,19 @@ class TooLarge(BadRequest):
     status = 413
 
 
+class LengthMissing(BadRequest):
+    """The body comes in pieces, without its length, and a WSGI server's request then reads as one without a body."""
+
+    status = 411
+
+
 def read_sheet(request: HttpRequest) -> Answers | None:
     """Return the answers in the body, None where there is no body or it has none.
 
     :raises BadRequest: it cannot be read; says what would be right.
     """
+    if "Transfer-Encoding" in request.headers:
+        raise LengthMissing("the body must be sent with its Content-Length, not in chunks")
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > MOST_BYTES:
         raise TooLarge(f"the body must have {MOST_BYTES} bytes at most")

@@ -130,6 +130,17 @@ def test_a_form_that_is_broken_is_refused(attempt: Attempt, site: Client, url: s
     assert now(attempt).status == "open"
 
 
+@pytest.mark.parametrize("url", [SUBMIT, SAVE])
+@pytest.mark.parametrize("server", [{}, {"CONTENT_LENGTH": ""}])
+def test_a_body_in_chunks_is_refused_and_not_taken_for_none(
+    attempt: Attempt, site: Client, url: str, server: dict[str, str]
+) -> None:
+    """What a server makes of `Transfer-Encoding: chunked`: it tells no length, and nothing of the body would be read."""
+    answer = site.post(url, b"", content_type=JSON, headers={"transfer-encoding": "chunked"}, **server)
+    assert (answer.status_code, "Content-Length" in answer.json()["error"]) == (411, True)
+    assert now(attempt).status == "open"
+
+
 def test_an_empty_body_saves_nothing(attempt: Attempt, site: Client) -> None:
     assert site.post(SAVE).status_code == 400
     assert now(attempt).answers == attempt.answers
