@@ -12,6 +12,8 @@ from examhall.submission import Answers
 # A paper of a few hundred questions is a tenth of this.
 MOST_BYTES = 64 * 1024
 FIELD = "answer-"
+# In each form of ours: where nothing is ticked, no other field would tell an empty sheet from a body that is no sheet.
+MARK = "sheet"
 
 
 class BadRequest(Exception):
@@ -55,10 +57,12 @@ def sent_by_form(request: HttpRequest) -> bool:
 
 
 def from_form(request: HttpRequest) -> Any:
-    """Return what the fields of a form say; what is not ticked is not in it, so an empty sheet still has its other fields."""
-    if not request.POST:
+    """Return what the fields of a form say; what is not ticked is not in it, so an empty sheet has the mark alone."""
+    if not request.POST and not request.FILES:
         return None
     fields = {name.removeprefix(FIELD): request.POST.getlist(name) for name in request.POST if name.startswith(FIELD)}
+    if not fields and MARK not in request.POST:
+        raise BadRequest(f"a form must have fields such as {FIELD}1, or {MARK} if none is answered; JSON needs its type")
     return {number: "".join(ticked) for number, ticked in fields.items()}
 
 

@@ -156,6 +156,20 @@ def test_a_form_without_scripts_goes_back_to_the_paper(attempt: Attempt, site: C
     assert "no more answers are taken" in site.get(PAPER).content.decode()
 
 
+@pytest.mark.parametrize("url", [SUBMIT, SAVE])
+@pytest.mark.parametrize("body", ['{"answers": {"1": "b"}}', "mode=after"])
+def test_a_form_without_any_answer_is_refused_and_erases_nothing(attempt: Attempt, site: Client, url: str, body: str) -> None:
+    answer = site.post(url, body, content_type="application/x-www-form-urlencoded")
+    assert (answer.status_code, "answer-1" in answer.json()["error"]) == (400, True)
+    assert (now(attempt).status, now(attempt).answers) == ("open", attempt.answers)
+
+
+def test_the_form_of_the_paper_may_be_sent_with_nothing_ticked(attempt: Attempt, site: Client) -> None:
+    assert '<input type="hidden" name="sheet"' in site.get(PAPER).content.decode()
+    assert site.post(SAVE, {"sheet": "1"}).json()["saved"] == 0
+    assert now(attempt).answers == {}
+
+
 @pytest.mark.parametrize("accept", ["application/json", "text/html"])
 def test_a_forged_id_is_not_found(attempt: Attempt, site: Client, accept: str) -> None:
     forged = "/examhall/attempts/a-x'--/" , "/examhall/attempts/a-0/", f"/examhall/attempts/{'a' * 5000}/"
