@@ -96,6 +96,8 @@ class Stack:
             "REDIS_URL": self.redis_url,
             "EXAMHALL_SCORING_URL": f"http://127.0.0.1:{scoring_port}",
             "TICKETING_EDGE_PURGE_URL": self.edge.url,
+            # Reports go by the name of their exam: one of an earlier site would be offered as this one's.
+            "EXAMHALL_REPORTS_DIR": str(self.folder / "reports"),
         }
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         return {**QUICK, **urls, "DJANGO_SETTINGS_MODULE": "deploy.settings", "DJANGO_DEBUG": "1", "PYTHONPATH": path}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.process import Process
+from deploy.demo.stack import Stack
 from deploy.demo.transcript import Line, Paint, show
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until
@@ -68,3 +69,11 @@ def test_a_command_that_fails_is_an_error_with_its_last_words(tmp_path: Path) ->
     process = Process("prepare", [sys.executable, "-c", "raise SystemExit('no table')"], {}, tmp_path).start()
     with pytest.raises(RuntimeError, match="prepare failed:\nno table"):
         process.finish()
+
+
+def test_the_demo_offers_no_report_of_an_earlier_site() -> None:
+    stack = Stack("redis://127.0.0.1:1/0")
+    reports = Path(stack.environment(1)["EXAMHALL_REPORTS_DIR"])
+    stack.folder.rmdir()
+    stack.edge.server_close()
+    assert reports.parent == stack.folder
