@@ -66,6 +66,8 @@ def test_with_the_queue_down_503_and_the_seat_is_free(site: Client, queue_down: 
         ({"seat": "ß4", "holder": "Ada"}, "such as B12"),
         ({"seat": "B4", "holder": "A" * 101}, "100 characters"),
         ({"seat": "B4", "holder": "A\x00"}, "Null characters"),
+        *(({"seat": "B4", "holder": holder}, "holder must be text") for holder in (["Ada"], [], {}, True, 7)),
+        ({"seat": "B4", "holder": "\u200b\u202e \u2060"}, "holder must be given"),
         (b'{"seat": "B4", "holder": "half \\ud800"}', "without control characters"),
     ],
 )
