@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -11,7 +13,7 @@ from django.utils import timezone
 
 from queue_kit import QueueUnavailable
 from tests.support.redis_server import RedisServer
-from ticketing.box_office import HoldOver, SeatTaken, buy, place_hold, release_if_due
+from ticketing.box_office import MOST_HELD_BY_ONE, HoldOver, SeatTaken, TooMany, buy, place_hold, release_if_due
 from ticketing.models import Event, Hold, Seat, SeatMap
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,6 +58,25 @@ def try_to_hold(seat: Seat, holder: str) -> bool:
     finally:
         connection.close()
     return True
+
+
+def test_one_visitor_who_asks_for_fifteen_seats_at_once_gets_eight(queue: RedisServer, event_on_either: Event) -> None:
+    """On SQLite and on PostgreSQL: each request has seen fewer than eight before any has written."""
+    seats, visitor, gate = list(Seat.objects.select_related("event").filter(event=event_on_either)[:15]), uuid4(), Barrier(15)
+
+    def ask(seat: Seat) -> bool:
+        gate.wait()
+        try:
+            place_hold(seat, "Ada", visitor)
+        except TooMany:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    with ThreadPoolExecutor(len(seats)) as clicks:
+        got = list(clicks.map(ask, seats))
+    assert (got.count(True), Hold.objects.filter(visitor=visitor).count()) == (MOST_HELD_BY_ONE, MOST_HELD_BY_ONE)
 
 
 def test_a_seat_whose_hold_has_run_out_can_be_held_although_no_job_came(queue: RedisServer, seat: Seat) -> None:
