@@ -5,9 +5,10 @@ Every answer is there within little more than a second, whatever Redis does.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import fields
 from functools import cache
+from threading import Lock
 from time import monotonic
 from typing import Any, Final, cast
 
@@ -17,6 +18,7 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.module_loading import import_string
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
 from queue_kit.django.conf import celery_app, project_settings
@@ -33,32 +35,59 @@ from queue_kit.worker.server import check_server
 
 #: An outage that is over within a second or two is a failover.
 RETRY_AFTER_S: Final = 2
+#: How long a refusal stands for those who come after it.
+_REFUSED_FOR_S: Final = 0.25
 #: Of a job's record: what is none of a caller's business, and what is shown otherwise.
 _NOT_SHOWN: Final = {"message", "worker", "trimmed", "replaced", "reserved", "reason", "progress"}
 _SHOWN: Final = [field.name for field in fields(JobView) if field.name not in _NOT_SHOWN]
 
 
-@never_cache
-@require_safe
+def _probe(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page that is read and changes nothing: any other method is 405, not a form without its token."""
+    return csrf_exempt(never_cache(require_safe(view)))
+
+
+@_probe
 def live(request: HttpRequest) -> JsonResponse:
     """200 while this process answers at all."""
     return JsonResponse({"status": "ok"})
 
 
-@never_cache
-@require_safe
+@_probe
 def ready(request: HttpRequest) -> JsonResponse:
     """200 while jobs can be sent: Redis answers, and is one that may be used."""
-    app = celery_app()
-    try:
-        reason = ask(app, lambda client: check_server(client, app.queue_kit.settings)).refusal
-    except QueueUnavailable:
-        reason = "Redis does not answer"
+    reason = _readiness.asked(celery_app())
     return JsonResponse({"status": "not_ready", "reason": reason}, status=503) if reason else JsonResponse({"status": "ok"})
 
 
-@never_cache
-@require_safe
+class _Readiness:
+    """Why jobs cannot be sent, '' if they can. Of many who ask at once one asks Redis, and all have the answer: each for itself
+    would, while Redis is frozen, hold the threads of the server for one second after the other."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._of: Any = None
+        self._reason, self._known_at = "", 0.0
+
+    def asked(self, app: Any) -> str:
+        of, came_at = (app, app.conf.broker_read_url), monotonic()
+        with self._lock:
+            no_older_than = came_at - (_REFUSED_FOR_S if self._reason else 0)
+            if self._of != of or self._known_at < no_older_than:
+                self._of, self._reason, self._known_at = of, self._ask(app), monotonic()
+            return self._reason
+
+    def _ask(self, app: Any) -> str:
+        try:
+            return str(ask(app, lambda client: check_server(client, app.queue_kit.settings)).refusal)
+        except QueueUnavailable:
+            return "Redis does not answer"
+
+
+_readiness = _Readiness()
+
+
+@_probe
 def metrics(request: HttpRequest) -> HttpResponse:
     """All queues' numbers for Prometheus; without Redis the one that says so."""
     app = celery_app()
@@ -76,8 +105,7 @@ def _registered(app: Any) -> Container[str]:
     return cast(Container[str], app.tasks)
 
 
-@never_cache
-@require_safe
+@_probe
 def job(request: HttpRequest, job_id: str) -> JsonResponse:
     """One job, for whoever may see it; to anybody else there is none."""
     until = monotonic() + LIMIT_S

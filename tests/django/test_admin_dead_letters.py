@@ -309,6 +309,12 @@ def test_export_is_a_file_of_json_lines_without_secrets(desk: Desk, admin: Clien
     assert LogEntry.objects.filter(change_message="Exported.").count() == 4
 
 
+def test_nothing_that_is_not_there_is_exported(desk: Desk, admin: Client) -> None:
+    answer = admin.post(ACT, {"action": "export", "id": ["dlq-a-b-1", "x"]}, follow=True)
+    assert "None of them is there any more." in text(answer)
+    assert LogEntry.objects.count() == 0
+
+
 @pytest.mark.parametrize(
     ("posted", "status"),
     [
@@ -330,6 +336,7 @@ def test_what_is_wrongly_asked_is_said(desk: Desk, admin: Client, posted: dict[s
         lambda site: site.get(LETTERS), lambda site: site.get(f"{LETTERS}x/change/"),
         lambda site: site.post(ACT, {"action": "replay", "id": "x", "sure": "on"}),
         lambda site: site.post(ACT, {"action": "export", "everything": "on"}),
+        lambda site: site.post(ACT, {"action": "export", "id": "x"}),
     ],
 )  # fmt: skip
 def test_with_redis_away_the_page_says_so(queue_down: None, admin: Client, ask: Callable[[Client], Any]) -> None:

@@ -307,6 +307,7 @@ def test_a_page_that_fails_is_500_and_the_next_is_fine(port: int, caplog: pytest
         (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404),
         (b"GET /\xff\x00 HTTP/1.1\r\n\r\n", 404),
         (b"GET /fine HTTP/1.1\r\nX: " + b"a" * 20_000, 431),
+        (b"GET /fine HTTP/1.1\r\nX: " + b"a" * 9_000 + b"\r\n\r\n", 431),
         (b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET /fine HTTP/1.1\r\nHost: x", 408),
         (b"", 408),

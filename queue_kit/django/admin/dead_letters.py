@@ -159,8 +159,13 @@ class DeadLetterAdmin(RedisAdmin):
         return self.address("change", quote(batch[0])) if stays else self.address("changelist")
 
     def _export(self, request: HttpRequest, letters: DeadLetters, meant: Targets) -> HttpResponseBase:
-        self.note(request, meant.ids, CHANGE, "Exported.")
-        answer = StreamingHttpResponse(_lines(letters, meant.ids), content_type="application/x-ndjson")
+        # Asked for before the answer begins: after that it could no longer say that Redis is away.
+        there = Outcome.of(list(letters.discard_each(meant.ids, dry_run=True))).done
+        if not there:
+            self.message_user(request, "None of them is there any more.", messages.WARNING)
+            return self.back(self.address("changelist"))
+        self.note(request, there, CHANGE, "Exported.")
+        answer = StreamingHttpResponse(_lines(letters, there), content_type="application/x-ndjson")
         answer.headers["Content-Disposition"] = 'attachment; filename="dead-letters.jsonl"'
         return answer
 

@@ -197,9 +197,7 @@ def _listening(host: str, port: int) -> Any:
 def _request(connection: Any, until: float) -> bytes | int:
     """The first line of a request, once its head is there; or the status that says why not."""
     head = b""
-    while b"\r\n\r\n" not in head:
-        if len(head) > _REQUEST_MOST:
-            return 431
+    while (end := head.find(b"\r\n\r\n")) < 0 and len(head) <= _REQUEST_MOST:
         connection.settimeout(max(0.001, until - monotonic()))
         try:
             part = connection.recv(_REQUEST_MOST)
@@ -208,7 +206,7 @@ def _request(connection: Any, until: float) -> bytes | int:
         if not part:
             return 400
         head += part
-    return head.split(b"\r\n", 1)[0]
+    return 431 if end < 0 or end > _REQUEST_MOST else head.split(b"\r\n", 1)[0]
 
 
 def _answer(connection: Any, until: float, answer: tuple[Page, bool]) -> None:
