@@ -78,6 +78,14 @@ class Question(models.Model):
     def __str__(self) -> str:
         return f"{self.number}. {self.text}"
 
+    def clean(self) -> None:
+        """Refuse a right answer that nobody could give: the grading would fail, for every paper of the exam."""
+        named, may = letters(self.right), [letter for letter, _ in self.lettered()]
+        if self.right and not named:
+            raise ValidationError({"right": "Right must name at least one letter, such as b or ac."})
+        if may and not named <= set(may):
+            raise ValidationError({"right": f"Right must name letters of the choices, {may[0]} to {may[-1]}."})
+
     def lettered(self) -> list[tuple[str, str]]:
         """Return what can be ticked, each with its letter."""
         lines = [line.strip() for line in self.choices.splitlines()]

@@ -23,6 +23,10 @@ class AlreadyHandedIn(Exception):
     """This attempt has been handed in, and its score is there or on its way."""
 
 
+class NoQuestions(Exception):
+    """The exam has no questions, so there is nothing to hand in or to grade."""
+
+
 def grade_now(attempt: Attempt, answers: Answers | None = None) -> int:
     """Hand in and grade within the request, and return the score; if grading fails, the attempt may be handed in again."""
     hand_in(attempt, answers)
@@ -59,16 +63,18 @@ def left_lying(rung_before: datetime, most: int = 1000) -> list[Attempt]:
 
 
 def collect_paper(attempt: Attempt) -> bool:
-    """Hand in an attempt with the answers saved in it; False where its candidate was quicker."""
+    """Hand in an attempt with the answers saved in it; False where its candidate was quicker, or there is nothing to grade."""
     try:
         grade_later(attempt)
-    except AlreadyHandedIn:
+    except (AlreadyHandedIn, NoQuestions):
         return False
     return True
 
 
 def hand_in(attempt: Attempt, answers: Answers | None) -> None:
     """Fix the answers, unless a job or a score is there already."""
+    if not attempt.exam.questions.exists():
+        raise NoQuestions("this exam has no questions yet: it can be handed in once its examiner has set some")
     changes: dict[str, Any] = {"status": Attempt.Status.GRADING, "submitted_at": attempt.submitted_at or timezone.now()}
     if answers is not None:
         changes["answers"] = answers

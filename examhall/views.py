@@ -22,7 +22,7 @@ from examhall.examiner import may_watch
 from examhall.grading import letters
 from examhall.models import Attempt, Exam, Question
 from examhall.sheets import BadRequest, read_sheet, sent_by_form
-from examhall.submission import AlreadyHandedIn, Answers, grade_later, grade_now, in_time
+from examhall.submission import AlreadyHandedIn, Answers, NoQuestions, grade_later, grade_now, in_time
 from examhall.watching import says
 from queue_kit import NonRetryableError, TransientError
 
@@ -91,6 +91,9 @@ def for_its_candidate(view: View) -> View:
             return tell(request, attempt.public_id, fault.status, {"error": str(fault)})
         except AlreadyHandedIn as conflict:
             return tell(request, attempt.public_id, 409, {"error": str(conflict)})
+        except NoQuestions as empty:
+            # No 409: a page of ours takes that for handed in elsewhere, and loads itself anew.
+            return tell(request, attempt.public_id, 422, {"error": str(empty)})
 
     return found
 

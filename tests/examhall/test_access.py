@@ -215,3 +215,13 @@ def test_what_no_page_can_show_is_refused_in_the_admin(attempt: Attempt, field: 
     with pytest.raises(ValidationError) as refused:
         attempt.full_clean()
     assert list(refused.value.message_dict) == [field]
+
+
+@pytest.mark.parametrize("right", ["-", ",;", "\U0001f600", "d", "a1"])
+def test_a_right_answer_that_cannot_be_graded_is_refused_in_the_admin(attempt: Attempt, right: str) -> None:
+    question = attempt.exam.questions.get(number=1)
+    question.full_clean()
+    question.right = right
+    with pytest.raises(ValidationError, match=r"Right must name (at least one letter|letters of the choices, a to c)") as refused:
+        question.full_clean()
+    assert list(refused.value.message_dict) == ["right"]

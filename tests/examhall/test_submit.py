@@ -125,6 +125,16 @@ def test_what_cannot_be_used_is_refused_with_what_would_be_right(
     assert Attempt.objects.get(pk=attempt.pk).status == "open"
 
 
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_an_exam_without_questions_cannot_be_handed_in(
+    site: Client, queue: RedisServer, scoring: ScoringServer, attempt: Attempt, mode: str
+) -> None:
+    attempt.exam.questions.all().delete()
+    answer = post(site, f"?mode={mode}")
+    assert (answer.status_code, "has no questions yet" in answer.json()["error"]) == (422, True)
+    assert Attempt.objects.get(pk=attempt.pk).status == "open"
+
+
 @pytest.mark.parametrize("path", ["submit", "status"])
 def test_an_unknown_attempt_is_404_in_json(site: Client, attempt: Attempt, path: str) -> None:
     url = f"/examhall/attempts/a-0/{path}"
