@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from celery import _state
 from django.db import connections
 
 from tests.support.engine import EngineMissing, find_engine
@@ -114,6 +115,13 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A client of the shared Redis that gives strings."""
     with redis_server.client() as client:
         yield client
+
+
+@pytest.fixture
+def own_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apps that this test makes have Celery's tasks and its own: not the shared ones of all that was imported."""
+    celerys = {register for register in _state._on_app_finalizers if register.__module__ == "celery.app.builtins"}
+    monkeypatch.setattr(_state, "_on_app_finalizers", celerys)
 
 
 @pytest.fixture

@@ -158,6 +158,7 @@ def test_for_a_deployment_eviction_is_a_warning(settings: Any, given: dict[str, 
     assert [message.id for message in check_deployment()] == [f"queue_kit.{id_}" for id_ in ids]
 
 
+@pytest.mark.usefixtures("own_tasks_alone")
 def test_a_finding_can_be_silenced_by_its_id(shop: Shop, settings: Any) -> None:
     shop(task_acks_late=False)
     settings.SILENCED_SYSTEM_CHECKS = ["queue_kit.W002", "queue_kit.W013"]

@@ -118,9 +118,8 @@ class RedisServer:
     def wait_for_replica(self) -> None:
         """Return once a replica has confirmed a write: its link is up before that, on its own side alone."""
         with self.client() as client:
-            client.set("replicated", "yes")
+            client.pipeline(transaction=True).set("replicated", "yes").delete("replicated").execute()
             wait_until(lambda: client.wait(1, 50) == 1, says="a replica has confirmed a write", within_s=20)
-            client.delete("replicated")
 
     def stop(self) -> None:
         """End the server in order (SIGTERM); the data stays for `start` if it is kept at all."""

@@ -18,6 +18,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import Stopwatch, wait_until
 from tests.worker.doctor_shop import Shop, fills, findings, said, sell, shop
 
+pytestmark = pytest.mark.usefixtures("own_tasks_alone")
+
 __all__ = ["shop"]
 
 # -- a set-up without fault -----------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import let_pass, wait_until
 from tests.worker.doctor_shop import KEYS, SHORT, Shop, claim, fail, said, shop
 
+pytestmark = pytest.mark.usefixtures("own_tasks_alone")
+
 __all__ = ["shop"]
 
 # -- stock Celery on the same database ------------------------------------------------------------------------------------

@@ -345,15 +345,15 @@ def test_celerys_own_worker_for_tests_runs_jobs_and_leaves_nothing_behind(own_re
 
     with server.client() as client:
         left = []
-        for pool in ("solo", "threads", "solo", "threads"):
+        for pool in ("solo", "threads") * 4:
             with start_worker_thread(app, pool=pool, perform_ping_check=False, shutdown_timeout=20.0):
                 assert [total.delay(2, y).get(timeout=10) for y in range(3)] == [2, 3, 4]
             left.append(len(client.client_list()))
-        # What sends and asks for results stays, once: it is this process's. Celery's result backend leaves its connection of each
-        # thread of a pool to the garbage collector.
+        # What sends and asks for results stays, once: it is this process's. Celery's result backend leaves the connections of a
+        # pool's threads to the garbage collector: a few, not one for each of the eight workers.
         wait_until(
-            lambda: gc.collect() >= 0 and len(client.client_list()) <= max(left[:2]),
-            says=f"no more connections than after the first of each pool: {left}",
+            lambda: gc.collect() >= 0 and len(client.client_list()) <= left[0] + 3,
+            says=f"hardly more connections than after the first: {left}",
         )
 
 

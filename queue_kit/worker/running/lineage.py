@@ -117,9 +117,9 @@ def replaced_by(embed: Mapping[str, Any] | None) -> list[tuple[str, int]]:
     """
     embed = embed or {}
     steps = [*(embed.get("chain") or []), *([embed["chord"]] if embed.get("chord") else [])]
-    options = [step.get("options") or {} for step in steps]
-    named = [(option.get("task_id"), int(option.get("replaced_task_nesting") or 0)) for option in options]
-    return [(str(job_id), nesting) for job_id, nesting in named if job_id and nesting]
+    options = [step.get("options") for step in steps if isinstance(step, Mapping)]  # a message may hold anything
+    named = [(each.get("task_id"), each.get("replaced_task_nesting")) for each in options if isinstance(each, Mapping)]
+    return [(str(job_id), nesting) for job_id, nesting in named if job_id and nesting and isinstance(nesting, int)]
 
 
 def _hand_on(signature: Any, job_id: str, nesting: int) -> None:

@@ -15,6 +15,7 @@ from celery import current_app
 from celery._state import get_current_worker_task
 from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import Ignore, WorkerShutdown, WorkerTerminate
+from celery.utils.log import get_logger
 
 from queue_kit.errors import JobExit
 from queue_kit.observe.correlation import running_job
@@ -29,6 +30,8 @@ from queue_kit.worker.running.lineage import attend_canvas, name_replacement, na
 from queue_kit.worker.running.run import LeaseLost, govern
 from queue_kit.worker.running.task import adopt
 from queue_kit.worker.running.tracing import hear_failures
+
+logger = get_logger(__name__)
 
 
 class Report(NamedTuple):
@@ -48,6 +51,14 @@ class Report(NamedTuple):
 
 def trace_job(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Report]:
     """Run a job in the pool; like Celery's own target, with a :class:`Report` behind its outcome. Raises nothing."""
+    try:
+        return _trace(name, uuid, request, *args, **kwargs)
+    except Exception as error:  # a pool of threads would keep it to itself, and the job for ever
+        logger.exception("job %s[%s] could not be run", name, uuid)
+        return 1, _pickleable(error), 0.0, Report(_escaped(error), stored=False)
+
+
+def _trace(name: str, uuid: str, request: dict[str, Any], *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, Report]:
     app = current_app._get_current_object()
     run = _run_of(uuid, request, app.queue_kit)
     running = app.queue_kit.running

@@ -103,10 +103,24 @@ class JobRequest(Endings, StockRequest):
         if self.revoked() or not self.settler.begin(self.job):
             state.task_ready(self)
             raise TaskRevokedError(self.id)
+        try:
+            result = self._enter(pool, self.job)
+        except Exception as error:
+            # It has begun, for Redis, and nobody would ever end it.
+            logger.exception("job %s[%s] could not be handed to the pool", self.name, self.id)
+            state.task_ready(self)
+            failure = failure_of(error)
+            self._settle_once(lambda job: self.settler.fail(job, failure, tell=True))
+            raise TaskRevokedError(self.id) from error
+        self._apply_result = None if result is None else ref(result)
+        self.job.left_pool = _how_to_ask(result)
+        return result
+
+    def _enter(self, pool: Any, job: HeldJob) -> Any:
         hard, soft = self.limits
-        self._tell_the_run(self.job)
+        self._tell_the_run(job)
         points.reached("pool entering")
-        result = pool.apply_async(
+        return pool.apply_async(
             trace_job,
             args=(self.type, self.id, self.request_dict, self.body, self.content_type, self.content_encoding),
             accept_callback=self.on_accepted,
@@ -117,9 +131,6 @@ class JobRequest(Endings, StockRequest):
             timeout=hard,
             correlation_id=self.id,
         )
-        self._apply_result = None if result is None else ref(result)
-        self.job.left_pool = _how_to_ask(result)
-        return result
 
     def _tell_the_run(self, job: HeldJob) -> None:
         """What the run has to know beside its message: where it is told to stop, and its deadline."""
@@ -140,9 +151,13 @@ class JobRequest(Endings, StockRequest):
     def on_accepted(self, pid: int, time_accepted: float) -> None:
         """The pool is about to run the function."""
         points.reached("accepted")
-        if self.job is not None:
-            self._app.queue_kit.held.started(self.job, time_accepted)
-        super().on_accepted(pid, time_accepted)
+        if self.job is None:
+            return super().on_accepted(pid, time_accepted)
+        self._app.queue_kit.held.started(self.job, time_accepted)
+        try:
+            super().on_accepted(pid, time_accepted)
+        except Exception:  # it runs all the same
+            logger.exception("job %s[%s]: that it has begun could not be told", self.name, self.id)
 
     def on_success(self, outcome: Any, **kwargs: Any) -> None:
         """The pool has run the function, to whatever end."""
@@ -151,6 +166,20 @@ class JobRequest(Endings, StockRequest):
         points.reached("result arrived")
         if self.job.ended or isinstance(outcome, ExceptionInfo):
             return self.on_failure(outcome)
+        self._guarded(lambda: self._on_outcome(outcome))
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Nothing that goes wrong here may reach the pool: with it the outcomes that lie behind this one would be lost, and a job
+        that is held for ever keeps its lease for ever."""
+        assert self.job is not None
+        try:
+            act()
+        except Exception as error:
+            logger.exception("job %s[%s]: what has become of it could not all be told", self.name, self.id)
+            failure = failure_of(error)
+            self._settle_once(lambda job: self.settler.fail(job, failure, tell=True))
+
+    def _on_outcome(self, outcome: Any) -> None:
         if len(outcome) < _WITH_REPORT:
             return self._on_killed()
         failed, retval, runtime, report = outcome
@@ -172,7 +201,7 @@ class JobRequest(Endings, StockRequest):
         if isinstance(unwrapped(exc_info.exception), TimeLimitExceeded) and self.timeout_ms and not self._own_limits[0]:
             exc_info = deadline.killed(self.timeout_ms, self.limits[0] or 0)
         failure = failure_of(exc_info.exception, exc_info.traceback)
-        self._on_raised(exc_info, Report(failure, stored=return_ok))
+        self._guarded(lambda: self._on_raised(exc_info, Report(failure, stored=return_ok)))
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """A time limit was passed. The hard one ends the run; its process is being killed."""
