@@ -155,7 +155,7 @@ def test_a_job_that_kills_its_worker_does_not_take_its_neighbours_along(stage: S
         worker.wait_exit()
         worker.kill_all()  # what is left of it
         stage.open("go")
-        worker = stage.worker(pool, concurrency=4)
+        worker = stage.worker(pool, concurrency=4, wait=False)  # it may be killed before it says that it is ready
     assert stage.await_end(killer).state == State.FAILED
     assert [job.state for job in stage.await_ends(others)] == [State.COMPLETED] * 3
     assert (stage.counters(killer), stage.starts(killer)) == ((1, 2, 2), 2)
