@@ -76,7 +76,7 @@ $(MADE):
 	  echo "Needs Python 3.11 or later; '$(PYTHON)' is none. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' has no venv or ensurepip module. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Making the environment in $(VENV) (once; about a minute)."
+	@echo "Making the environment in $(VENV) (once; a minute or two)."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
