@@ -79,7 +79,7 @@ def test_a_web_server_lives_through_outages_and_its_processes_show_the_same_numb
     assert (status, headers["retry-after"], headers["x-correlation-id"], after_s < BOUND_S) == (503, "2", ID, True)
     assert "send the same request again" in body["error"]
     server = own_redis(port=redis_port)
-    assert web.probe("ready").status == 200
+    wait_until(lambda: web.probe("ready").status == 200, says="it is ready")
     assert web.submit()[0] == 202
     app = Celery("reader", broker=server.url(), set_as_current=False)
     install(app)
