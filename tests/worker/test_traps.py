@@ -161,12 +161,13 @@ BROKEN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a content type that nobody knows": ("x", {"task": "traps.echo"}, {"content_type": "application/x-nothing"}),
     "a compression that nobody knows": ("[[], {}, {}]", {"task": "traps.echo", "compression": "squash"}, {}),
     "time limits that are none": ("[[], {}, {}]", {"task": "traps.echo", "timelimit": "soon"}, {}),
+    "stamps that are none": ("[[], {}, {}]", {"task": "traps.echo", "stamped_headers": [[0]]}, {}),
 }
 
 
 def test_a_message_that_cannot_be_used_is_a_dead_letter_and_the_worker_goes_on(trap: Trap, client: redis.Redis) -> None:
-    """K6: stock Celery deletes such a message, and some end its worker."""
-    worker = trap.worker(concurrency=2)
+    """K6: stock Celery deletes such a message, and some end its worker; none may cost the pool its only slot."""
+    worker = trap.worker(concurrency=1)
     for number, (body, headers, properties) in enumerate(BROKEN.values()):
         trap.publish(body, {**headers, "id": f"broken-{number}"}, **properties)
     for number, what in enumerate(BROKEN):

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from billiard.einfo import ExceptionInfo
+from celery import signals
 from celery.exceptions import (
     Ignore,
     InvalidTaskError,
@@ -22,6 +23,7 @@ from celery.exceptions import (
 from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.request import Request as StockRequest
+from redis.exceptions import RedisError
 
 from queue_kit.policy import RetryPolicy
 from queue_kit.rules.outcome import AGAIN, Fail, Failure, Release, decide
@@ -100,21 +102,29 @@ class JobRequest(Endings, StockRequest):
         """
         if self.job is None:
             return super().execute_using_pool(pool, **kwargs)
-        if self.revoked() or not self.settler.begin(self.job):
+        try:
+            may_run = not self.revoked() and self.settler.begin(self.job)
+            result = self._enter(pool, self.job) if may_run else None
+        except (OSError, RedisError):
+            raise  # the main loop connects anew, and all slots are free then
+        except Exception as error:  # noqa: BLE001 - a message may hold anything
+            may_run = False
+            self._refuse(self.job, error)
+        if not may_run:
+            # For this error alone Celery gives the slot back: with another, each such message would cost the pool one for ever.
             state.task_ready(self)
             raise TaskRevokedError(self.id)
-        try:
-            result = self._enter(pool, self.job)
-        except Exception as error:
-            # It has begun, for Redis, and nobody would ever end it.
-            logger.exception("job %s[%s] could not be handed to the pool", self.name, self.id)
-            state.task_ready(self)
-            failure = failure_of(error)
-            self._settle_once(lambda job: self.settler.fail(job, failure, tell=True))
-            raise TaskRevokedError(self.id) from error
         self._apply_result = None if result is None else ref(result)
         self.job.left_pool = _how_to_ask(result)
         return result
+
+    def _refuse(self, job: HeldJob, error: Exception) -> None:
+        """What the message says cannot be used, though it could be read."""
+        logger.error("job %s[%s] is malformed: %r", self.name, self.id, error)
+        if job.begun or self.settler.begin(job):
+            failure = Failure(type(error).__name__, str(error), "", Cause.MALFORMED, False)
+            self._settle_once(lambda job: self.settler.fail(job, failure, tell=True))
+            signals.task_rejected.send(sender=self, message=self._message, exc=error)
 
     def _enter(self, pool: Any, job: HeldJob) -> Any:
         hard, soft = self.limits
