@@ -77,6 +77,28 @@ def test_a_worker_killed_alone_is_seen_by_its_warden(stage: Stage, pool: str) ->
     assert stage.await_end(ahead).state == State.COMPLETED
 
 
+def test_a_warden_that_comes_late_takes_nothing_from_who_runs_the_job_now(stage: Stage) -> None:
+    """B1, B9: given a frozen warden, whose worker is killed; a neighbour gives the job back and runs it; then the warden is
+    thawed: one stall, two starts, and the run that goes on keeps its lease."""
+    victim, neighbour = stage.worker(), stage.worker("threads", wait=False)
+    neighbour.wait_ready()
+    job_id = stage.send("hold", gate="go")
+    first = stage.await_starts(job_id)
+    dead = victim if first["pid"] != neighbour.pid else neighbour
+    (warden,) = wardens(lock_file(dead.pid))
+    wait_until(lambda: len(stage.census.workers()) == 2, says="both are on the roster")
+    let_pass(1.1, because="a neighbour hears of others with each of its beats")
+    warden.suspend()
+    dead.kill_all()
+    stage.await_starts(job_id, 2)
+    warden.resume()
+    wait_until(lambda: not is_alive(warden.pid), says="the warden has done its work")
+    assert stage.job(job_id).state == State.ACTIVE
+    stage.open("go")
+    assert stage.await_end(job_id).state == State.COMPLETED
+    assert (stage.counters(job_id), stage.trace(job_id)) == ((1, 2, 1), STALLED_ONCE)
+
+
 def test_a_worker_killed_with_its_warden_is_seen_by_its_neighbour(stage: Stage) -> None:
     """B1: given another worker on the machine, of whatever pool and queues."""
     victim, neighbour = stage.workers({"concurrency": 2}, {"pool": "threads", "queues": ["elsewhere"]})
