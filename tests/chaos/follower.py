@@ -29,6 +29,7 @@ class Follower:
         self.added = self.ended = 0
         self._server = server
         self._places = {stream_key(queue): "0" for queue in queues}
+        self._turn = threading.Lock()  # a dict that grows must not be looked through
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
 
@@ -46,6 +47,11 @@ class Follower:
     def open(self) -> int:
         """How many of the jobs that were added have not ended."""
         return self.added - self.ended
+
+    def going(self) -> list[str]:
+        """Return the ids of the jobs that have not ended, as far as is known."""
+        with self._turn:
+            return [job_id for job_id, trace in self.traces.items() if trace[-1].kind not in FINAL]
 
     def gaps(self) -> list[str]:
         """Return a line for each stream of which the follower has not seen every entry that was ever added."""
@@ -91,6 +97,7 @@ class Follower:
             self.ended += kind in FINAL
             if job_id:
                 event = Event(kind, int(entry.split("-")[0]), int(fields.get("attempts_started", 0)))
-                self.traces[job_id].append(event)
+                with self._turn:
+                    self.traces[job_id].append(event)
         if entries:
             self._places[key] = entries[-1][0]

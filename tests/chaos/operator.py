@@ -12,7 +12,6 @@ from redis.exceptions import RedisError
 
 from queue_kit import QueueKitError, control, dead_letters
 from tests.apps import chaos_app
-from tests.chaos.evidence import FINAL
 from tests.chaos.follower import Follower
 from tests.support.redis_server import RedisServer
 
@@ -28,7 +27,7 @@ class Operator:
 
     def cancel(self) -> None:
         """Cancel jobs that have not ended, as far as is known."""
-        going = [job_id for job_id, trace in list(self._follower.traces.items()) if trace[-1].kind not in FINAL]
+        going = self._follower.going()
         for job_id in self._dice.sample(going, min(AT_ONCE, len(going))):
             with suppress(QueueKitError, RedisError):
                 control.cancel(job_id, app=self._app)
