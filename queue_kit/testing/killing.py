@@ -35,7 +35,7 @@ def kill_at(
     words = ["-A", app, "worker", "-P", "solo", "-Q", ",".join(queues), "--without-mingle", "--without-gossip", "-l", "INFO"]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "queue_kit.testing.doomed", point, *words], env={**os.environ, **(env or {})}, stdout=log,
+            [sys.executable, "-m", "queue_kit.testing.doomed", point, *words], env=_environment() | dict(env or {}), stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
@@ -46,6 +46,11 @@ def kill_at(
             _end(process)
         if ended != -signal.SIGKILL:
             raise AssertionError(f"the worker was not killed at {point!r}:\n{_tail(log)}")
+
+
+def _environment() -> dict[str, str]:
+    """What the test can import the worker can too, whoever put it on the path, and wherever the test has gone since."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

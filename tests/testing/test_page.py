@@ -22,7 +22,7 @@ def test_the_files_of_the_page_pass_as_they_stand(redis_server: RedisServer, tmp
     for name, code in files:
         (tmp_path / name).write_text(code)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:django -p no:celery -p no:randomly\n")
-    env = environment_with_project({"BROKER_URL": redis_server.url(), "PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    env = environment_with_project({"BROKER_URL": redis_server.url()})
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", "pytest.ini", "test_shop.py"], cwd=tmp_path, env=env, capture_output=True,
         text=True, timeout=90, check=False,
