@@ -15,6 +15,8 @@ from tests.support.processes import environment_with_project
 from tests.support.redis_server import RedisServer
 from tests.support.settings_page import page as settings_page
 
+from .conftest import StartWorker
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
@@ -44,7 +46,12 @@ def test_every_guarantee_has_its_four_columns() -> None:
 
 def blocks(page: Path) -> str:
     """The Python of a page, from top to bottom."""
-    found = re.findall(r"^( *)```python\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return blocks_of(page.read_text())
+
+
+def blocks_of(text: str) -> str:
+    """The Python in it; a block with a title is a file of its own, and run where that page is tested."""
+    found = re.findall(r"^( *)```python\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     return "\n".join(textwrap.dedent(code) for _, code in found)
 
 
@@ -58,6 +65,28 @@ def test_every_block_of_code_runs(page: Path, redis_server: RedisServer, tmp_pat
     command = [sys.executable, "page.py"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_a_section_needs_nothing_but_what_the_page_begins_with(page: Path) -> None:
+    """Who comes for one section copies that, and has what its first block gave."""
+    sections = [code for section in re.split(r"^## ", page.read_text(), flags=re.MULTILINE) if (code := blocks_of(section))]
+    for section in sections:
+        lint = [sys.executable, "-m", "ruff", "check", "--isolated", "--quiet", "--select", "F821", "-"]
+        done = subprocess.run(lint, input=sections[0] + section, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_the_quick_start_gives_what_it_says(start_worker: StartWorker, tmp_path: Path) -> None:
+    """Its files written down, its worker and sender started, on this test's Redis."""
+    text = (ROOT / "docs/index.md").read_text()
+    for name, code in re.findall(r'```python title="([\w.]+)"\n(.*?)```', text, re.DOTALL):
+        with (tmp_path / name).open("a") as file:
+            file.write(code)
+    worker = start_worker("shop", queues=["mail"], cwd=tmp_path)
+    subprocess.run([sys.executable, "send.py"], cwd=tmp_path, env=worker.environment(), check=True, timeout=30)
+    [line] = re.findall(r"prints, once, .*: `(.*)`\.", text.split("`send_receipt")[0])
+    worker.wait_for_log(line)
 
 
 def test_the_page_of_settings_is_that_of_the_code() -> None:
