@@ -5,7 +5,7 @@ and a probe could hang as long as that does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
@@ -29,8 +29,7 @@ def open_census(app: Any) -> Census:
     :raises AttributeError: the app has no queue_kit: call ``queue_kit.install(app)`` first.
     """
     kit = app.queue_kit
-    client = app.connection_for_read().open_client(kit.settings.redis_timeout_ms)
-    return Census(client, kit.keys)
+    return Census(app.connection_for_read().open_any(kit.settings.redis_timeout_ms), kit.keys)
 
 
 def ask(app: Any, question: Callable[[Redis], Answer]) -> Answer:
@@ -82,21 +81,10 @@ class _Question:
 
 
 def _ask(app: Any, question: Callable[[Redis], Answer]) -> Answer:
-    for client in _clients(app):
-        try:
-            return question(client)
-        except (RedisError, OSError) as error:
-            trouble = error
-        finally:
-            client.close()
-    raise QueueUnavailable(f"Redis does not answer: {type(trouble).__name__}", sent="no") from trouble
-
-
-def _clients(app: Any) -> Iterator[Redis]:
     broker = app.connection_for_read()
-    urls = list(broker.alt) if broker.has_alternatives else [None]
-    limit_ms = min(app.queue_kit.settings.redis_timeout_ms, int(LIMIT_S * 1000) // len(urls))
-    for url in urls:
-        if url is not None:
-            broker.switch(url)
-        yield broker.open_client(limit_ms)
+    limit_ms = min(app.queue_kit.settings.redis_timeout_ms, int(LIMIT_S * 1000) // broker.number_of_urls)
+    try:
+        with broker.open_any(limit_ms) as client:
+            return question(client)
+    except (RedisError, OSError) as error:
+        raise QueueUnavailable(f"Redis does not answer: {type(error).__name__}", sent="no") from error

@@ -5,12 +5,16 @@ Without it a fail-over to another URL, or a second app in the process, would sil
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import kombu
 from kombu.connection import ConnectionPool, PooledConnection
+from redis import ConnectionPool as RedisPool
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from queue_kit.errors import ConfigurationError
@@ -20,6 +24,7 @@ from queue_kit.transport.transport import SentinelTransport, Transport
 
 _TRANSPORTS: Final[dict[str, type]] = {"redis": Transport, "rediss": Transport, "sentinel": SentinelTransport}
 _SOCKET: Final = "redis+socket"
+Found = TypeVar("Found")
 
 #: What a broker URL may begin with.
 SCHEMES: Final = (*_TRANSPORTS, _SOCKET)
@@ -91,6 +96,27 @@ class _JobConnection(kombu.Connection):
         """Whether there are several URLs, each a server of its own. The URLs of Sentinels are all one server's."""
         return len(self.alt or ()) > 1 and self.transport_cls != "sentinel"
 
+    @property
+    def number_of_urls(self) -> int:
+        """How many there are: of servers, or of Sentinels."""
+        return len(self.alt or ()) or 1
+
+    def servers(self) -> list[Any]:
+        """A connection for each server: each of several URLs is one of its own, those of Sentinels are all one's."""
+        return [self._turned_to(url) for url in self.alt] if self.has_alternatives else [self]
+
+    def _turned_to(self, url: str) -> Any:
+        one = self.clone()
+        one.switch(url)
+        return one
+
+    def open_any(self, timeout_ms: int) -> Redis:
+        """A client of its own for the server that has answered last, and at each new connection for the next of several URLs
+        if that one cannot be reached.
+        """
+        pools = [one.unconnected_pool(timeout_ms) for one in self.servers()]
+        return _OwnClient.from_pool(pools[0] if len(pools) == 1 else _PoolsInTurn(self.kit, pools))
+
     def open_client(self, timeout_ms: int) -> Redis:
         """A client of its own for the server that this connection is for: TLS, unix socket and Sentinel included.
 
@@ -103,16 +129,56 @@ class _JobConnection(kombu.Connection):
         return _unconnected(self, timeout_ms)._get_pool()
 
     def open_line(self, timeout_ms: int) -> Any:
-        """One connection to that server, ready for commands.
+        """One connection, ready for commands, to the server that has answered last, else to the next of several URLs.
 
         :raises redis.exceptions.RedisError: it cannot be made; each step of it has ``timeout_ms``, but not the name lookup.
         """
+        return _in_turn(self.kit, [partial(one._line, timeout_ms) for one in self.servers()])
+
+    def _line(self, timeout_ms: int) -> Any:
         pool = self.unconnected_pool(timeout_ms)
         connection = pool.connection_class(**pool.connection_kwargs)
         connection.of_pool = pool  # which asks the Sentinels, and is known to it by a weak reference only
         connection.connect()
         _close_sentinels(pool)
         return connection
+
+
+def _in_turn(kit: Kit, ways: Sequence[Callable[[], Found]]) -> Found:
+    """What the first of these ways has found that leads anywhere, beginning with the one that did so last."""
+    for turn in range(kit.turn, kit.turn + len(ways)):
+        try:
+            found = ways[turn % len(ways)]()
+        except (RedisError, OSError) as error:
+            trouble = error
+            continue
+        kit.turn = turn % len(ways)
+        return found
+    raise trouble
+
+
+class _PoolsInTurn(RedisPool):
+    """The pools of several URLs as one. Each keeps its own connections, which go back where they came from."""
+
+    def __init__(self, kit: Kit, pools: Sequence[Any]) -> None:
+        super().__init__(pools[0].connection_class, **pools[0].connection_kwargs)
+        self._kit, self._pools = kit, pools
+
+    def get_connection(self, *args: Any, **options: Any) -> Any:
+        return _in_turn(self._kit, [partial(_borrowed, pool, *args, **options) for pool in self._pools])
+
+    def release(self, connection: Any) -> None:
+        connection.of_pool.release(connection)
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        for pool in self._pools:
+            pool.disconnect(inuse_connections)
+
+
+def _borrowed(pool: Any, *args: Any, **options: Any) -> Any:
+    connection = pool.get_connection(*args, **options)
+    connection.of_pool = pool
+    return connection
 
 
 class _OwnClient(Redis):

@@ -44,7 +44,7 @@ class Kit:
     """One app's settings, moves and key names, with what this process runs and holds.
 
     ``running`` maps the id of each job that this very process executes to its run. ``current_id`` says which job the calling
-    thread runs, if it runs one.
+    thread runs, if it runs one. ``turn``: which of several broker URLs has answered last; reads go where sends go.
     ``sender`` sends the app's jobs. ``held`` is the worker's registry of leases; ``None`` in a process that only sends.
     """
 
@@ -54,6 +54,7 @@ class Kit:
     keys: Keys
     held: Held | None = None
     sender: Any = None
+    turn: int = 0
     running: dict[str, Run] = field(default_factory=dict)
     current_id: Callable[[], str | None] = lambda: None
 

@@ -14,13 +14,7 @@ _TLS = ("keyfile", "certfile", "certificate_password", "ca_certs", "ca_path", "c
 
 def reach(connection: Any, timeout_ms: int) -> list[dict[str, Any]]:
     """Every server that a job connection may be for: each URL of a list is one of its own, those of Sentinels are all one's."""
-    found = []
-    for url in connection.alt if connection.has_alternatives else [""]:
-        one = connection.clone()
-        if url:
-            one.switch(url)
-        found.append(_server(one.unconnected_pool(timeout_ms)))
-    return found
+    return [_server(one.unconnected_pool(timeout_ms)) for one in connection.servers()]
 
 
 def _server(pool: Any) -> dict[str, Any]:

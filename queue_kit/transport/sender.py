@@ -39,7 +39,7 @@ class Sender:
         self._kit, self._connection = kit, connection
         self._budget_s = kit.settings.enqueue_timeout_ms / 1000
         self._durability = Durability(kit.settings.enqueue_wait_disk, kit.settings.enqueue_wait_replicas)
-        self._pid, self._turn = 0, 0
+        self._pid = 0
         self._lines: Lines | None = None
         self._client: Redis | None = None
 
@@ -113,10 +113,11 @@ class Sender:
 
     @property
     def client(self) -> Redis:
-        """A client for reading, whose every call is bounded: half the time to connect, half to answer."""
+        """A client for reading, whose every call is bounded: it has a share to reach each of the URLs, and one to be answered."""
         self._in_this_process()
         if self._client is None:
-            self._client = self._connection().open_client(self._kit.settings.enqueue_timeout_ms // 2)
+            broker = self._connection()
+            self._client = broker.open_any(self._kit.settings.enqueue_timeout_ms // (broker.number_of_urls + 1))
         return self._client
 
     # -- one trip -----------------------------------------------------------------------------------------------------
@@ -169,31 +170,16 @@ class Sender:
         return lines
 
     def _connect(self) -> Any:
-        """Open a connection that is ready: to the server that answered last, else to the next of several URLs."""
+        """Open a connection that is ready, to a server that keeps what is sent as the settings want it."""
         broker = self._connection()
-        urls = list(broker.alt) if broker.has_alternatives else [None]
-        timeout_ms = self._kit.settings.enqueue_timeout_ms // (len(broker.alt or ()) or 1)
-        for turn in range(self._turn, self._turn + len(urls)):
-            url = urls[turn % len(urls)]
-            try:
-                if url is not None:
-                    broker.switch(url)
-                connection = broker.open_line(timeout_ms)
-            except (RedisError, OSError) as error:
-                trouble = error
-                continue
-            self._turn = turn % len(urls)
-            self._check(connection)
-            return connection
-        raise trouble
-
-    def _check(self, connection: Any) -> None:
+        connection = broker.open_line(self._kit.settings.enqueue_timeout_ms // broker.number_of_urls)
         if self._durability.disk:
             answers: list[Any] = []
             Line(connection).ask([INFO], monotonic() + self._budget_s, answers)
             refusal = self._durability.refusal(answers[0])
             if refusal:
                 raise ConfigurationError(refusal)
+        return connection
 
 
 def _or_raise(answer: Any) -> Any:

@@ -13,7 +13,10 @@ from celery import Celery
 from queue_kit import QueueUnavailable
 from queue_kit.observe.reading import open_census
 from queue_kit.states import State
+from queue_kit.store import Ledger
 from queue_kit.transport.transport import JobTransport
+from queue_kit.worker.operating import control
+from queue_kit.worker.operating.letters import dead_letters
 from tests.apps import traps_app
 from tests.support.fixtures import OwnRedis, StartWorker
 from tests.support.ports import LOOPBACK, free_port
@@ -199,6 +202,39 @@ def test_the_turn_comes_back_to_the_first_url_with_its_own_port_and_database(own
     assert seen[3] == seen[0]
 
 
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+def test_whoever_reads_goes_where_sends_go_and_stays_there(own_redis: OwnRedis, queue_name: str, fault: str) -> None:
+    """K11: pages, limits and dead letters, opened before the first server is lost and after; also when that is back."""
+    first, second = own_redis(), own_redis()
+    app = traps_app.make(f"{first.url()};{second.url(db=1)}")
+    opened = open_census(app)
+    assert (opened.queues(), control.limits(queue_name, app).concurrency) == ([], None)
+    with second.client(db=1) as client:
+        Ledger(client).run(app.queue_kit.moves.limit(queue_name, concurrency=7))
+    lose, bring_back = (first.kill, first.start) if fault == "killed" else (first.freeze, first.thaw)
+    lose()
+    job_id = wait_until(
+        lambda: app.send_task("traps.echo", queue=queue_name).id, says="a send arrives", ignoring=QueueUnavailable
+    )
+    bring_back()
+    for census in (opened, open_census(app)):
+        assert [job.id for job in census.jobs(queue_name, State.WAITING)] == [job_id]
+    assert control.limits(queue_name, app).concurrency == 7
+    assert dead_letters(app).ids() == []
+    control.remove(job_id, app)
+    control.limit(queue_name, concurrency=None, app=app)
+
+
+def test_a_page_alone_goes_on_to_the_next_url(own_redis: OwnRedis) -> None:
+    """K11: nothing was sent in this process, so that the reader is the first to find out."""
+    nobody = f"redis://{LOOPBACK}:{free_port()}"
+    app = traps_app.make(f"{nobody};{own_redis().url()}")
+    assert open_census(app).queues() == []
+    assert control.limits("q", app).concurrency is None
+    with pytest.raises(QueueUnavailable):
+        control.limits("q", traps_app.make(f"{nobody};{nobody}/1"))
+
+
 @pytest.fixture
 def sentinels(own_redis: OwnRedis) -> Iterator[list[Sentinel]]:
     """Two Sentinels of one primary with one replica."""
@@ -239,6 +275,7 @@ def test_one_dead_sentinel_is_passed_over(sentinels: list[Sentinel], shop: Shop)
     url = ";".join(f"{sentinel.url}/0" for sentinel in sentinels)
     shop.open(url, broker_transport_options={"master_name": NAME})
     assert shop.works()
+    assert control.limits(shop.queue, shop.app).concurrency is None
 
 
 # -- options --------------------------------------------------------------------------------------------------------------

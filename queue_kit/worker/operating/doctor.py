@@ -104,7 +104,7 @@ def _refused(app: Celery) -> Sequence[str]:
 
 def _of_redis(app: Celery, facts: Facts, keys: int) -> Facts:
     settings, stock = facts.settings, StockKeys.of(app.conf.broker_transport_options)
-    with app.connection_for_read().open_client(settings.redis_timeout_ms) as client:
+    with app.connection_for_read().open_any(settings.redis_timeout_ms) as client:
         read = Examination(client, app.queue_kit.keys, stock)
         server, our_now_ms = read.server(), time.time_ns() // 1_000_000
         # Its policy has a line of its own.

@@ -23,7 +23,7 @@ def dead_letters(app: Any = None) -> DeadLetters:
     """
     app = app_with_queue_kit(app)
     settings = app.queue_kit.settings
-    client = app.connection_for_write().open_client(settings.redis_timeout_ms)
+    client = app.connection_for_write().open_any(settings.redis_timeout_ms)
     redactor = Redactor.of(settings.dead_letter_redact)
     return DeadLetters(client, settings.queue_prefix, redactor, partial(_parameters, app))
 
