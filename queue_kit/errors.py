@@ -135,14 +135,14 @@ class Snooze(JobReleased):
 class GiveBack(JobReleased):
     """The job is given back.
 
-    It goes to the head of its queue, for whichever worker is free.
+    It goes to the head of its priority, for whichever worker is free.
     """
 
 
 class RateLimited(JobReleased):
     """The job met a rate limit.
 
-    It goes to the head of its queue, and no job of that queue begins for ``delay_ms`` milliseconds, on any worker.
+    It goes to the head of its priority, and no job of that queue begins for ``delay_ms`` milliseconds, on any worker.
     """
 
     def __init__(self, delay_ms: int, message: str = "") -> None:

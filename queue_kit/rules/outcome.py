@@ -60,7 +60,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the job back, no attempt counted: at once to the head of its queue, or after ``delay_ms``.
+    """Give the job back, no attempt counted: at once to the head of its priority, or after ``delay_ms``.
 
     ``hold_ms``: nothing of its queue begins for so long.
     """

@@ -26,12 +26,17 @@ def test_the_first_stall_runs_again_at_the_head(desk: Desk) -> None:
     assert [run["cause"] for run in desk.runs()] == ["stalled"]
 
 
-def test_the_head_is_that_of_its_priority(desk: Desk) -> None:
-    """B6: a stalled job of priority 5 does not overtake priority 0."""
+@pytest.mark.parametrize("found_by", ["its worker", "the reaper"])
+def test_the_head_is_that_of_its_priority(desk: Desk, found_by: str) -> None:
+    """B6: a stalled job of priority 5 does not overtake priority 0, whoever finds that its worker is lost."""
     token = desk.running(priority=5)
     desk.add("urgent")
     desk.add("same", priority=5)
-    desk.run(desk.moves.stall("job", token))
+    if found_by == "its worker":
+        desk.run(desk.moves.stall("job", token))
+    else:
+        desk.lease_runs_out("job")
+        desk.reap()
     assert desk.listed("wait") == ["urgent", "job", "same"]
 
 
