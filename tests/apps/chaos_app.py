@@ -11,13 +11,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from celery import Celery, shared_task, signals
+from celery import Celery, Task, shared_task, signals
 from django.db import connection, transaction
 
 from queue_kit import NonRetryableError, Snooze, TransientError, current_job, fixed, install, job
 from queue_kit.django import once
 
 QUEUES = ("chaos-a", "chaos-b", "chaos-c")
+#: Schedules by id, with their intervals in ms.
+SCHEDULES = {"quick": 500, "slow": 2300}
 
 
 def make(broker_url: str | None = None, **settings: Any) -> Celery:
@@ -81,6 +83,13 @@ def step(*_: Any) -> int:
     begin()
     begin("returned")
     return 1
+
+
+@shared_task(name="chaos.gives_way", bind=True)
+def gives_way(self: Task, inner: str) -> Any:
+    """Replace itself by a chain of two steps, of which the last has this job's id."""
+    begin()
+    return self.replace(step.si().set(task_id=inner) | step.si())
 
 
 @signals.worker_ready.connect

@@ -16,13 +16,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import django
 from celery import chain, chord
+from django.db import Error as DatabaseError
+from django.db import connection, transaction
 
 from queue_kit import QueueUnavailable, enqueue, enqueue_many
+from queue_kit.django import outbox
 from tests.apps import chaos_app
-from tests.apps.chaos_app import QUEUES, step
+from tests.apps.chaos_app import QUEUES, gives_way, step
 
 PRIORITIES = (0, 0, 5, 9)
+
+
+class TakenBack(Exception):
+    """A transaction is rolled back."""
 
 
 class Producer:
@@ -51,6 +59,11 @@ class Producer:
             # The parts of a canvas are sent one by one: the first ones may be there.
             whole = len(ids) == 1
             self.note(verdict="refused" if trouble.sent == "no" and whole else "unclear")
+        except TakenBack:
+            self.note(verdict="refused")
+        except DatabaseError:
+            self.note(verdict="unclear")
+            connection.close()
         else:
             self.note(verdict="accepted", got=got)
         return len(ids)
@@ -103,6 +116,31 @@ def _chord(producer: Producer) -> Plan:
     return ids, lambda: [chord(header)(body).id]
 
 
+def _replaced(producer: Producer) -> Plan:
+    """A chain whose second step gives way to a chain of its own: the last id is that of the one step it has before itself."""
+    ids = [producer.new_id() + f"-{place}" for place in range(4)]
+    before, replaced, after, inner = ids
+    steps = [step.si().set(task_id=before), gives_way.si(inner).set(task_id=replaced), step.si().set(task_id=after)]
+    return ids, lambda: [chain(*(one.set(queue=producer.dice.choice(QUEUES)) for one in steps)).apply_async().id]
+
+
+def _outbox(producer: Producer) -> Plan:
+    """A job with its row, in one transaction that takes a while, and is rolled back now and then."""
+    job_id, seconds, back = producer.new_id(), producer.dice.uniform(0, 0.05), producer.dice.random() < 0.3
+
+    def act() -> list[str]:
+        with transaction.atomic():
+            outbox.add("chaos.pause", {"seconds": 0.01}, job_id=job_id)
+            with connection.cursor() as cursor:
+                cursor.execute("INSERT INTO orders (key) VALUES (%s)", [job_id])
+            time.sleep(seconds)
+            if back:
+                raise TakenBack
+        return [job_id]
+
+    return [job_id], act
+
+
 #: What is sent, how often in proportion, and how.
 KINDS: dict[str, tuple[int, Callable[[Producer], Plan]]] = {
     "pause": (30, _one("chaos.pause", {"seconds": lambda d: d.uniform(0, 0.05)}, priority=lambda d: d.choice(PRIORITIES))),
@@ -116,11 +154,14 @@ KINDS: dict[str, tuple[int, Callable[[Producer], Plan]]] = {
     "many": (1, _many),
     "chain": (5, _chain),
     "chord": (4, _chord),
+    "replaced": (4, _replaced),
+    "outbox": (10, _outbox),
 }
 
 
 def main(name: str, seed: int, folder: Path, rate_per_s: float) -> None:
     """Send until told to end by SIGTERM; while a file `hold` is there, wait."""
+    django.setup()
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda signum, _: asked.append(signum))
     chaos_app.app.set_default()

@@ -29,6 +29,8 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
     folder = given.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.glob("sent-*")):
+        parser.error(f"--folder: {folder} has the books of another run; name a new one")
     plan = Plan(given.seconds, given.jobs, given.kills, given.rate, given.every, given.lease_ms, seed)
     print(f"seed {seed}; logs, books and the picture go to {folder}", flush=True)
     found = Run(plan, folder).go()

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,14 +44,32 @@ class Kill(NamedTuple):
     pids: frozenset[int]
 
 
+class Look(NamedTuple):
+    """A beat has looked at all schedules, and done what was due: by the clock of this machine, which is that of Redis."""
+
+    name: str
+    begin_ms: int
+    end_ms: int
+
+
 @dataclass
 class Send:
-    """One line of a producer's ledger and, if it lived so long, the next. verdict: accepted, refused or unclear."""
+    """One line of a producer's ledger and, if it lived so long, the next. verdict: accepted, refused or unclear.
+
+    ids: of a chain in its order, of a chord its body last; of a chain whose second step was replaced, last that of the step
+    before itself by which it was.
+    """
 
     kind: str
     ids: list[str]
     verdict: str = "unclear"
     got: list[str] = field(default_factory=list)
+
+    @property
+    def chain(self) -> list[tuple[str, str]]:
+        """Each step of a chain with the one after it."""
+        steps = self.ids if self.kind == "chain" else self.ids[:3] if self.kind == "replaced" else []
+        return list(pairwise(steps))
 
 
 @dataclass
@@ -58,8 +77,9 @@ class Evidence:
     """All of it.
 
     effects: how often each job's effect is in the database. returned: steps whose function came to its end, in whichever
-    run; Celery sends on what follows before the step's own end is known. leftovers: keys and leases that nobody will clean
-    up. gaps: what the harness itself has missed. deaths: processes that ended though nobody killed them.
+    run; Celery sends on what follows before the step's own end is known. committed: ids whose row is in the database, of
+    those in the outbox. looks: of all beats. leftovers: keys, leases and rows that nobody will clean up. gaps: what the
+    harness itself has missed. deaths: processes that ended though nobody killed them, and what did not come back.
     """
 
     sends: list[Send]
@@ -67,6 +87,8 @@ class Evidence:
     starts: list[Start]
     effects: Counter[str]
     returned: frozenset[str] = frozenset()
+    committed: frozenset[str] = frozenset()
+    looks: list[Look] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
@@ -94,6 +116,11 @@ def read_sends(folder: Path) -> list[Send]:
 def read_starts(folder: Path, book: str = "book") -> list[Start]:
     """Read a book."""
     return [Start(line["id"], line["run"], line["pid"], line["at"]) for line in _lines(folder / book)]
+
+
+def read_looks(folder: Path) -> list[Look]:
+    """Read what the beats have written."""
+    return [Look(line["name"], line["begin_ms"], line["end_ms"]) for line in _lines(folder / "looks")]
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:

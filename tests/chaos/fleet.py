@@ -1,4 +1,4 @@
-"""The processes of a chaos run: workers of every pool and producers, each behind a network of its own, started again when killed.
+"""The processes of a chaos run: workers of every pool, producers, relays and beats, started again when killed.
 
 Without it every kind of trouble would need to know how to put right what it has broken.
 """
@@ -6,125 +6,91 @@ Without it every kind of trouble would need to know how to put right what it has
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.apps.chaos_app import QUEUES
 from tests.chaos.evidence import Kill
-from tests.support.processes import ROOT, environment_with_project, kill_session, spawn
+from tests.chaos.places import POOLS, SenderPlace, WorkerPlace
+from tests.support.cable import Cable
+from tests.support.processes import kill_session
 from tests.support.proxy import TcpProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for_exit
-from tests.support.worker_process import WorkerProcess
 
-POOLS = {"prefork": 2, "threads": 4, "solo": 1, "gevent": 10}
-#: A worker that was asked to end takes so long at most, or has hung.
+#: How many of each there are, behind the workers.
+SENDERS = {"producer": 3, "relay": 2, "beat": 2}
+#: Whatever was asked to end takes so long at most, or has hung.
 SHUTDOWN_S = 40.0
 
 
 @dataclass
-class WorkerPlace:
-    """One worker after the other, of one pool, behind one proxy. leaving: it was asked to end."""
-
-    pool: str
-    proxy: TcpProxy
-    env: Mapping[str, str]
-    folder: Path
-    worker: WorkerProcess | None = None
-    leaving: bool = False
-    boots: int = 0
-
-    def boot(self) -> None:
-        """Start the next worker; it is not waited for."""
-        self.boots += 1
-        self.leaving = False
-        self.worker = WorkerProcess(
-            "tests.apps.chaos_app", self.proxy.url(), self.folder, backend_url=self.proxy.url(), queues=QUEUES,
-            pool=self.pool, concurrency=POOLS[self.pool], env=self.env, loglevel="WARNING", name=f"{self.pool}{self.boots}",
-        ).start(wait=False)  # fmt: skip
-
-    @property
-    def running(self) -> WorkerProcess | None:
-        """The worker, if it lives."""
-        return self.worker if self.worker is not None and self.worker.running else None
-
-    @property
-    def ready(self) -> bool:
-        """Whether the worker lives, and has said a second ago that it takes jobs: Celery gives up a worker of which a child
-        dies while it starts."""
-        worker = self.running
-        said = self.folder / f"ready-{worker.hostname}" if worker is not None else None
-        return said is not None and said.exists() and said.stat().st_mtime < time.time() - 1
-
-
-@dataclass
-class ProducerPlace:
-    """One producer after the other."""
-
-    name: str
-    proxy: TcpProxy
-    env: Mapping[str, str]
-    folder: Path
-    rate_per_s: float
-    process: subprocess.Popen[bytes] | None = None
-    boots: int = 0
-
-    def boot(self, seed: int) -> None:
-        """Start the next producer."""
-        self.boots += 1
-        name = f"{self.name}{self.boots}"
-        words = [sys.executable, "-m", "tests.apps.chaos_producer", name, str(seed), str(self.folder), str(self.rate_per_s)]
-        env = environment_with_project({**self.env, "CELERY_BROKER_URL": self.proxy.url(),
-                                        "CELERY_RESULT_BACKEND": self.proxy.url()})  # fmt: skip
-        self.process = spawn(words, log=self.folder / f"{name}.log", cwd=ROOT, env=env)
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    @property
-    def has_sent(self) -> bool:
-        """Whether the producer is past its start, and knows of signals."""
-        return (self.folder / f"sent-{self.name}{self.boots}").exists()
-
-
-@dataclass
 class Fleet:
-    """All of them. kills: who was killed when. deaths: who has ended without."""
+    """All of them. kills: who was killed when. deaths: who has ended without. cables: whether workers can be cut off by one."""
 
     server: RedisServer
     folder: Path
     env: Mapping[str, str]
     dice: random.Random
-    producers: int
     rate_per_s: float
+    cables: bool
     workers: list[WorkerPlace] = field(default_factory=list)
-    senders: list[ProducerPlace] = field(default_factory=list)
+    senders: list[SenderPlace] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
+    closing: list[Callable[[], None]] = field(default_factory=list)
 
     def start(self) -> Fleet:
         """Start everything."""
         for pool in POOLS:
-            self.workers.append(WorkerPlace(pool, TcpProxy(self.server.port).start(), self.env, self.folder))
-        for number in range(self.producers):
-            proxy = TcpProxy(self.server.port).start()
-            rate = self.rate_per_s / self.producers
-            self.senders.append(ProducerPlace("abcdefgh"[number], proxy, self.env, self.folder, rate))
+            self.workers.append(self._behind_a_cable(pool) if self.cables else self._worker_place(pool))
+        letters = iter("abcdefghij")
+        for kind, number in SENDERS.items():
+            for _ in range(number):
+                proxy = self._proxy(self.server.port)
+                words = self._words_of(kind)
+                self.senders.append(SenderPlace(kind, next(letters), proxy, self.env, self.folder, words))
         self.tend()
         return self
+
+    def _worker_place(self, pool: str) -> WorkerPlace:
+        return WorkerPlace(pool, self._proxy(self.server.port), self.env, self.folder)
+
+    def _behind_a_cable(self, pool: str) -> WorkerPlace:
+        """A worker that reaches Redis, and the database, by its cable alone."""
+        cable = Cable().start()
+        self.closing.append(cable.close)
+        env = dict(self.env)
+        where, at, port = env["DATABASE_URL"].rpartition("@")[2].partition("/")[0].rpartition(":")
+        if at and port.isdecimal():
+            ours = self._proxy(int(port), cable.host)
+            env["DATABASE_URL"] = env["DATABASE_URL"].replace(f"{where}:{port}", f"{cable.host}:{ours.port}")
+        return WorkerPlace(pool, self._proxy(self.server.port, cable.host), env, self.folder, cable)
+
+    def _proxy(self, port: int, *host: str) -> TcpProxy:
+        proxy = TcpProxy(port, *host).start()
+        self.closing.append(proxy.close)
+        return proxy
+
+    def _words_of(self, kind: str) -> Callable[[str, int], Sequence[str]]:
+        rate = str(self.rate_per_s / SENDERS["producer"])
+        beat = ("celery", "-A", "tests.apps.chaos_app", "beat", "-S", "tests.apps.chaos_beat:Told", "--loglevel", "WARNING")
+        words: dict[str, Callable[[str, int], Sequence[str]]] = {
+            "producer": lambda name, seed: ("tests.apps.chaos_producer", name, str(seed), str(self.folder), rate),
+            "relay": lambda name, seed: ("tests.apps.relay_process",),
+            "beat": lambda name, seed: (*beat, "--pidfile", str(self.folder / f"{name}.pid")),
+        }
+        return words[kind]
 
     def tend(self) -> None:
         """Start again what has ended, and note what has ended by itself."""
         self.tend_workers()
         for sender in self.senders:
-            if not sender.running:
+            if not sender.running and not sender.leaving:
                 if sender.process is not None:
-                    self.deaths.append(f"producer {sender.name}{sender.boots} has ended by itself")
+                    self.deaths.append(f"{sender.kind} {sender.name} has ended by itself: see its log")
                 sender.boot(self.dice.getrandbits(32))
 
     def tend_workers(self) -> None:
@@ -160,25 +126,28 @@ class Fleet:
             self._note(place.pool, "child", pid)
             worker.kill_child(pid)
 
-    def kill_producer(self, sender: ProducerPlace) -> None:
-        """SIGKILL a producer, wherever it is, and start the next."""
+    def kill_sender(self, kind: str) -> None:
+        """SIGKILL a producer, relay or beat, wherever it is, and start the next."""
+        sender = self.dice.choice([sender for sender in self.senders if sender.kind == kind])
         if sender.process is not None and sender.running:
-            self._note("producer", "producer", sender.process.pid)
+            self._note(kind, kind, sender.process.pid)
             kill_session(sender.process)
             sender.boot(self.dice.getrandbits(32))
 
     def _note(self, pool: str, what: str, *pids: int) -> None:
         self.kills.append(Kill(pool, what, time.time(), frozenset(pids)))
 
-    def end_sending(self) -> None:
-        """Ask the producers to end, and wait for them."""
-        for sender in self.senders:
+    def end_sending(self, *kinds: str) -> None:
+        """Ask those that send to end, and wait for them. One that is killed by the signal was not past its start."""
+        ending = [sender for sender in self.senders if sender.kind in kinds]
+        for sender in ending:
+            sender.leaving = True
             if sender.process is not None and sender.running:
                 sender.process.terminate()
-        for sender in self.senders:
-            ended = wait_for_exit(sender.process, within_s=SHUTDOWN_S) if sender.process is not None else 0
-            if ended != 0 and sender.has_sent:
-                self.deaths.append(f"producer {sender.name}{sender.boots} did not end in order")
+        for sender in ending:
+            code = wait_for_exit(sender.process, within_s=SHUTDOWN_S) if sender.process is not None else 0
+            if code not in (0, -signal.SIGTERM):
+                self.deaths.append(f"{sender.kind} {sender.name} ended with {code} when asked to: see its log")
 
     def end_working(self) -> None:
         """Ask the workers to end; each has nothing left to do, and must say so with exit code 0."""
@@ -198,6 +167,5 @@ class Fleet:
         for sender in self.senders:
             if sender.process is not None:
                 kill_session(sender.process)
-        for proxy in (*(place.proxy for place in self.workers), *(sender.proxy for sender in self.senders)):
-            proxy.close()
-
+        for close in self.closing:
+            close()

@@ -13,7 +13,7 @@ import redis
 
 from tests.apps.chaos_app import QUEUES
 from tests.chaos.books import faults
-from tests.chaos.evidence import FINAL, Event, Evidence
+from tests.chaos.evidence import FINAL, Event, Evidence, Look
 from tests.chaos.leftovers import leftovers
 from tests.support.events import PREFIX
 
@@ -70,8 +70,39 @@ def write_in_spite(evidence: Evidence) -> None:
     send.verdict = "refused"
 
 
+def replacement_lost(evidence: Evidence) -> None:
+    """A job that was replaced by a canvas has completed, and the canvas never ran."""
+    whole = [s.ids for s in evidence.sends if s.kind == "replaced" and _completed(evidence, s.ids[1])]
+    evidence.returned -= {whole[0][1]}
+
+
+def row_lost(evidence: Evidence) -> None:
+    """A row was committed, and its job was never sent."""
+    del evidence.traces[_of_a_row(evidence)]
+
+
+def row_taken_back(evidence: Evidence) -> None:
+    """A job is sent, and its row was rolled back."""
+    evidence.committed -= {_of_a_row(evidence)}
+
+
+def fire_time_missed(evidence: Evidence) -> None:
+    """A beat has looked, and what was due is no job."""
+    fired = sorted((job_id for job_id in evidence.traces if job_id.startswith("schedule:quick:")), key=lambda i: i.split(":")[2])
+    at_ms = int(fired[1].split(":")[2])
+    evidence.looks.append(Look("planted", at_ms, at_ms + 1))
+    del evidence.traces[fired[1]]
+
+
+def fired_early(evidence: Evidence) -> None:
+    """A beat sends the job of a time that has not come."""
+    fired = next(job_id for job_id in evidence.traces if job_id.startswith("schedule:quick:"))
+    evidence.traces[fired].insert(0, Event("added", int(fired.split(":")[2]) - 1))
+
+
 PLANTS: tuple[Callable[[Evidence], None], ...] = (
     loss, vanishing, second_end, double, fork, second_effect, unfinished_canvas, step_too_soon, write_in_spite,
+    replacement_lost, row_lost, row_taken_back, fire_time_missed, fired_early,
 )  # fmt: skip
 
 
@@ -81,7 +112,11 @@ def not_refused(evidence: Evidence) -> list[str]:
     missed = []
     for plant in PLANTS:
         planted = _copy(evidence)
-        plant(planted)
+        try:
+            plant(planted)
+        except (LookupError, StopIteration):
+            missed.append(f"{plant.__name__}: the run is too short, there is nothing that it could befall")
+            continue
         if not set(faults(planted)) - before:
             missed.append(plant.__name__)
     return missed
@@ -107,12 +142,17 @@ def _copy(evidence: Evidence) -> Evidence:
     return replace(
         evidence, sends=[replace(send) for send in evidence.sends], starts=list(evidence.starts),
         traces={job_id: list(trace) for job_id, trace in evidence.traces.items()}, effects=Counter(evidence.effects),
+        looks=list(evidence.looks),
     )  # fmt: skip
 
 
 def _ended(evidence: Evidence) -> str:
     accepted = (send.ids[0] for send in evidence.sends if send.kind == "pause" and send.verdict == "accepted")
     return next(job_id for job_id in accepted if _completed(evidence, job_id))
+
+
+def _of_a_row(evidence: Evidence) -> str:
+    return next(s.ids[0] for s in evidence.sends if s.kind == "outbox" and s.ids[0] in evidence.committed)
 
 
 def _completed(evidence: Evidence, job_id: str) -> bool:

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from tests.chaos.books import doubles, lost, recoveries, unexplained
+from tests.chaos.books import doubles, lost, unexplained
 from tests.chaos.evidence import FINAL, Evidence
+from tests.chaos.recovery import recoveries
 
 WIDTH, HEIGHT, MARGIN = 1000, 360, 50
 COLOURS = {"prefork": "#c0392b", "threads": "#d68910", "solo": "#7d3c98", "gevent": "#117864", "producer": "#7f8c8d",
-           "redis": "#1b2631"}  # fmt: skip
+           "relay": "#2e86c1", "beat": "#d35400", "redis": "#1b2631"}  # fmt: skip
 
 
 def table(evidence: Evidence, done: Mapping[str, int], seconds: float) -> str:
@@ -31,6 +32,8 @@ def table(evidence: Evidence, done: Mapping[str, int], seconds: float) -> str:
         f"{'starts beyond the first':<28}{kinds['active'] - len(first)}",
         f"{'stalls':<28}{kinds['stalled']}",
         f"{'kills':<28}{len(evidence.kills)}",
+        f"{'rows committed':<28}{len(evidence.committed)}",
+        f"{'fire times':<28}{sum(job_id.startswith('schedule:') for job_id in evidence.traces)}",
         f"{'lost':<28}{sum(1 for _ in lost(evidence))}",
         f"{'unexplained extra runs':<28}{sum(1 for check in (unexplained, doubles) for _ in check(evidence))}",
         "",
@@ -88,7 +91,7 @@ def picture(evidence: Evidence, redis_kills: Sequence[float], title: str) -> str
 def _legend() -> list[str]:
     words = [("jobs added", "#5dade2"), ("ended", "#1e8449"), *((f"{pool} killed", colour) for pool, colour in COLOURS.items())]
     return [
-        f'<text x="{MARGIN + 10 + 115 * place}" y="{HEIGHT - 8}" fill="{colour}">{words_}</text>'
+        f'<text x="{MARGIN + 10 + 95 * place}" y="{HEIGHT - 8}" fill="{colour}">{words_}</text>'
         for place, (words_, colour) in enumerate(words)
     ]
 

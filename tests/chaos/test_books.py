@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.books import Recovery, faults, recoveries
-from tests.chaos.evidence import Event, Evidence, Kill, Send, Start, read_sends
+from tests.chaos.books import faults
+from tests.chaos.evidence import Event, Evidence, Kill, Look, Send, Start, read_sends
 from tests.chaos.planting import PLANTS, leaks_not_seen, not_refused
+from tests.chaos.recovery import Recovery, recoveries
 from tests.chaos.report import picture, table
 from tests.support.redis_server import RedisServer
 
 PLAIN = ["added", "waiting", "active", "completed"]
+REPLACED = ["added", "waiting", "active", "waiting", "active", "completed"]
 STALLED = ["added", "waiting", "active", "waiting", "stalled", "active", "completed"]
 
 
@@ -31,13 +33,20 @@ def trace(*kinds: str, at_ms: int = 1000) -> list[Event]:
 def evidence() -> Evidence:
     """A run in which one job has stalled, and all is well."""
     chain = [f"chain-{place}" for place in range(3)]
-    traces = {job_id: trace(*PLAIN) for job_id in ("pause", "effect", *chain)} | {"hit": trace(*STALLED)}
-    sends = [Send(kind, [kind], "accepted", [kind]) for kind in ("pause", "effect")]
+    canvas = ["before", "replaced", "after", "inner"]
+    fired = [f"schedule:{name}:{at_ms}" for name, at_ms in (("quick", 0), ("quick", 500), ("quick", 1000), ("slow", 0))]
+    plain = ("pause", "effect", "outbox", *chain, "before", "after", "inner", *fired)
+    traces = {job_id: trace(*PLAIN) for job_id in plain} | {"hit": trace(*STALLED), "replaced": trace(*REPLACED)}
+    sends = [Send(kind, [kind], "accepted", [kind]) for kind in ("pause", "effect", "outbox")]
     sends += [Send("long", ["hit"]), Send("chain", chain, "accepted", chain[-1:]), Send("pause", ["nowhere"], "refused")]
+    sends += [Send("replaced", canvas, "accepted", ["after"]), Send("outbox", ["taken back"], "refused")]
     starts = [Start(job_id, run, 7 if job_id == "hit" else 8, 1.25) for job_id in traces for run in (1,)]
-    starts.append(Start("hit", 2, 9, 1.5))
+    starts += [Start("hit", 2, 9, 1.5), Start("replaced", 2, 9, 1.5)]
     killed = [Kill("prefork", "child", 1.27, frozenset({7}))]
-    return Evidence(sends, traces, starts, Counter(effect=1), frozenset(chain), killed)
+    return Evidence(
+        sends, traces, starts, Counter(effect=1), frozenset([*chain, *canvas]), frozenset(["outbox"]),
+        [Look("a1", 1001, 1002)], killed,
+    )  # fmt: skip
 
 
 def test_the_books_of_a_sound_run_balance(evidence: Evidence) -> None:

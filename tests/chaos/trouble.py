@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from tests.chaos.fleet import Fleet, WorkerPlace
+from tests.chaos.fleet import Fleet
 from tests.chaos.operator import Operator
+from tests.chaos.places import WorkerPlace
 from tests.support.processes import send
 from tests.support.proxy import TcpProxy
 
@@ -68,7 +69,13 @@ class Trouble:
         self.fleet.kill_child(self._any_worker("prefork"))
 
     def kill_producer(self) -> None:
-        self.fleet.kill_producer(self.dice.choice(self.fleet.senders))
+        self.fleet.kill_sender("producer")
+
+    def kill_relay(self) -> None:
+        self.fleet.kill_sender("relay")
+
+    def kill_beat(self) -> None:
+        self.fleet.kill_sender("beat")
 
     def end_worker(self) -> None:
         """SIGTERM, as each deployment does."""
@@ -112,11 +119,20 @@ class Trouble:
     # -- the network ----------------------------------------------------------------------------------------------------
 
     def reset_all(self) -> None:
-        for place in (*self.fleet.workers, *self.fleet.senders):
-            place.proxy.reset()
+        for proxy in self._networks():
+            proxy.reset()
+
+    def pull_cable(self) -> None:
+        """A partition: a worker's packets vanish. Without namespaces there is no cable, and a proxy has to do."""
+        cable = self._any_worker().cable
+        if cable is None:
+            self.stall_network()
+        else:
+            cable.pull()
+            self.later(cable.plug, 0.1, 2 * self.lease_s)
 
     def stall_network(self) -> None:
-        """A partition: nothing gets through, nothing is told."""
+        """As seen from the kernels all is well: nothing gets through, nothing is told."""
         proxy = self._any_network()
         proxy.stall()
         self.later(proxy.restore, 0.1, 2 * self.lease_s)
@@ -136,7 +152,10 @@ class Trouble:
         self.later(proxy.restore, 1, 2 * self.lease_s)
 
     def _any_network(self) -> TcpProxy:
-        return self.dice.choice([place.proxy for place in (*self.fleet.workers, *self.fleet.senders)])
+        return self.dice.choice(self._networks())
+
+    def _networks(self) -> list[TcpProxy]:
+        return [*(place.proxy for place in self.fleet.workers), *(place.proxy for place in self.fleet.senders)]
 
 
 def wardens_of(pid: int) -> list[int]:
@@ -161,11 +180,14 @@ ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
     "main process killed": (4, Trouble.kill_main),
     "pool child killed": (8, Trouble.kill_child),
     "producer killed": (4, Trouble.kill_producer),
+    "relay killed": (4, Trouble.kill_relay),
+    "beat killed": (4, Trouble.kill_beat),
     "worker asked to end": (2, Trouble.end_worker),
     "worker frozen": (4, Trouble.freeze_worker),
     "Redis killed": (2, Trouble.kill_redis),
     "Redis frozen": (2, Trouble.freeze_redis),
     "connections reset": (3, Trouble.reset_all),
+    "cable pulled": (4, Trouble.pull_cable),
     "network stalled": (3, Trouble.stall_network),
     "network cut": (2, Trouble.cut_network),
     "answers lost": (3, Trouble.lose_answers),

@@ -23,10 +23,11 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class TcpProxy:
-    """Forward a loopback port of its own to a target port; `start` it, or use it as a context manager."""
+    """Forward a port of its own to a target port on loopback; `start` it, or use it as a context manager."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, host: str = LOOPBACK) -> None:
         self.target_port = target_port
+        self._host = host
         self.port = 0
         self._listener: socket.socket | None = None
         self._pairs: set[_Pair] = set()
@@ -46,7 +47,7 @@ class TcpProxy:
 
     def start(self) -> TcpProxy:
         """Listen, on a free port the first time and on the same one ever after."""
-        listener = socket.create_server((LOOPBACK, self.port))
+        listener = socket.create_server((self._host, self.port))
         self.port = int(listener.getsockname()[1])
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True, name="proxy-accept").start()
@@ -54,7 +55,7 @@ class TcpProxy:
 
     def url(self, db: int = 0) -> str:
         """Return the address as Celery and redis-py take it."""
-        return f"redis://{LOOPBACK}:{self.port}/{db}"
+        return f"redis://{self._host}:{self.port}/{db}"
 
     @property
     def connections(self) -> int:
