@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from queue_kit.rules.packing import unpacked
 from queue_kit.store.keys import Keys
@@ -56,11 +56,33 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A job that a script has moved beside what it was called for, such as one that came due: from which state to which."""
+
+    id: str
+    queue: str
+    name: str
+    correlation_id: str
+    attempts_started: int
+    before: str
+    after: str
+    cause: str
+
+    @classmethod
+    def read(cls, row: Any) -> Self:
+        """Read what a script has told."""
+        job_id, queue, name, correlation_id, started, before, after, cause = map(text, row)
+        return cls(job_id, queue, name, correlation_id, int(started), before, after, cause)
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """Jobs taken, and how many milliseconds until something more is due by the clock (``None``: nothing is)."""
+    """Jobs taken, and how many milliseconds until something more is due by the clock (``None``: nothing is); and what was
+    moved on the way."""
 
     jobs: list[Claimed]
     wait_ms: Number
+    asides: list[Aside] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +204,8 @@ class Moves:
             self.max_stalled, traits.as_json(room.avoid), *queues,
         )  # fmt: skip
 
-    def recall(self, token: str, queues: Sequence[str]) -> Call[int]:
-        return self._call("recall", int, token, *queues)
+    def recall(self, token: str, queues: Sequence[str]) -> Call[list[Aside]]:
+        return self._call("recall", lambda reply: list(map(Aside.read, reply)), token, *queues)
 
     def begin(self, job_id: str, token: str, once: bool) -> Call[tuple[str, int]]:
         return self._call("begin", lambda reply: (text(reply[0]), int(reply[1])), job_id, token, "1" if once else "")
@@ -276,8 +298,12 @@ class Moves:
     def nudge(self, queue: str) -> Call[int]:
         return self._call("nudge", int, queue)
 
-    def notes(self, most: int = 20, again_ms: int = 60_000) -> Call[list[Note]]:
-        return self._call("notes", lambda reply: [_read_note(*map(text, row)) for row in reply], most, again_ms)
+    def notes(self, mark: int = 1, *, lost: bool = False, most: int = 20, again_ms: int = 60_000) -> Call[list[Note]]:
+        read = lambda reply: [_read_note(*map(text, row)) for row in reply]  # noqa: E731
+        return self._call("notes", read, most, again_ms, mark, "1" if lost else "")
+
+    def put_off(self, job_id: str, again_ms: int) -> Call[int]:
+        return self._call("put_off", int, job_id, again_ms)
 
     def strike(self, job_id: str) -> Call[int]:
         return self._call("strike", int, job_id)
@@ -315,7 +341,7 @@ def _read_note(job_id: str, state: str, cause: str, reason: str, message: str, n
 
 
 def _read_claim(reply: Any) -> Claim:
-    wait_ms, *rows = reply
+    wait_ms, asides, *rows = reply
     jobs = [
         Claimed(
             text(row[0]), text(row[1]), text(row[2]), row[3] == 1, text(row[4]), row[5], row[6], row[7],
@@ -323,4 +349,4 @@ def _read_claim(reply: Any) -> Claim:
         )
         for row in rows
     ]  # fmt: skip
-    return Claim(jobs, None if wait_ms < 0 else int(wait_ms))
+    return Claim(jobs, None if wait_ms < 0 else int(wait_ms), [Aside.read(row) for row in asides])

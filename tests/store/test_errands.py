@@ -40,7 +40,7 @@ def test_a_run_that_asks_hears_that_it_should_stop(desk: Desk) -> None:
 
 def recall(desk: Desk, token: str) -> int:
     """Recall the claim that this token came from."""
-    return desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue]))
+    return len(desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue])))
 
 
 def test_what_a_lost_answer_took_goes_back(desk: Desk) -> None:
@@ -133,6 +133,26 @@ def test_a_note_whose_teller_died_comes_up_again(desk: Desk) -> None:
     untold(desk, "job")
     assert len(desk.run(desk.moves.notes(again_ms=-1))) == 1
     assert len(desk.run(desk.moves.notes())) == 1
+
+
+def test_a_teller_that_lost_its_answers_gets_its_own_notes_again(desk: Desk) -> None:
+    untold(desk, "mine", "others")
+    (mine,) = desk.run(desk.moves.notes(7, most=1))
+    (others,) = desk.run(desk.moves.notes(8, most=1))
+    assert desk.run(desk.moves.notes(7)) == []
+    assert desk.run(desk.moves.notes(7, lost=True)) == [mine]
+    assert desk.run(desk.moves.notes(8, lost=True)) == [others]
+
+
+def test_a_note_that_is_put_off_comes_up_then_and_for_anybody(desk: Desk) -> None:
+    untold(desk, "job")
+    desk.run(desk.moves.notes(7))
+    assert desk.run(desk.moves.put_off("job", 60_000)) == 1
+    assert desk.run(desk.moves.notes(7, lost=True)) == []
+    desk.run(desk.moves.put_off("job", -1))
+    assert [note.id for note in desk.run(desk.moves.notes(8))] == ["job"]
+    desk.run(desk.moves.strike("job"))
+    assert desk.run(desk.moves.put_off("job", 0)) == 0
 
 
 def test_a_note_about_a_job_that_is_gone_says_so(desk: Desk) -> None:

@@ -86,12 +86,13 @@ MOVES: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] 
 #: Those of them that serve a worker rather than a job.
 ERRANDS: dict[str, tuple[Callable[[Desk], str], Callable[[Desk, str], Any], Any]] = {
     "check": (Desk.running, lambda desk, token: desk.run(desk.moves.check("job", token)), "ok"),
-    "recall": (Desk.running, lambda desk, token: desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue])), 1),
+    "recall": (Desk.running, lambda desk, token: len(desk.run(desk.moves.recall(token.rsplit(".", 1)[0], [desk.queue]))), 1),
     "pause": (waiting, lambda desk, _: desk.run(desk.moves.pause(desk.queue, True)), 1),
     "free": (keyed, lambda desk, _: desk.run(desk.moves.free(desk.keys.dedup(desk.queue, "work", "k"), "work")), "job"),
     "limit": (waiting, lambda desk, _: desk.run(desk.moves.limit(desk.queue, concurrency=1)), 1),
     "nudge": (waiting, lambda desk, _: desk.run(desk.moves.nudge(desk.queue)), 1),
     "notes": (untold, lambda desk, _: len(desk.run(desk.moves.notes())), 1),
+    "put_off": (untold, lambda desk, _: desk.run(desk.moves.put_off("job", 60_000)), 1),
     "progress": (Desk.running, lambda desk, token: desk.run(desk.moves.progress("job", token, "50")), "ok"),
     "log": (Desk.running, lambda desk, token: desk.run(desk.moves.log("job", token, "half of it is done")), "ok"),
     "keep": (Desk.running, lambda desk, token: desk.run(desk.moves.keep("job", token, "71")), "ok"),

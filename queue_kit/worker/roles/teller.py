@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from random import randint
+from time import monotonic
 from typing import Any, Final
 
 from celery import signals
@@ -16,8 +18,10 @@ from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Base64
 from kombu.utils.json import loads
 from redis import Redis
+from redis.exceptions import RedisError
 
 from queue_kit.errors import JobLostError, JobStalledError, QueueKitError
+from queue_kit.observe import transitions
 from queue_kit.states import Cause, State
 from queue_kit.store.moves import Note
 from queue_kit.transport import points
@@ -36,7 +40,8 @@ _ERRORS: dict[str, type[Exception]] = {
 
 #: What comes of a message that makes no sense, and will not make more of it later; a backend that is down says other things.
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, LookupError, RecursionError)
-#: A minute lies between two tries: what has not passed after hours will not.
+#: Between two tries lie a second, two, four, and then a minute: what has not passed after hours will not.
+_LONGEST_S: Final = 60
 _MOST_TRIES: Final = 300
 
 
@@ -49,27 +54,44 @@ class Teller(Role):
         super().__init__(open_client, min(1.0, kit.moves.reap_ms / 1000))
         self._moves, self._app, self._burials = kit.moves, app, burials
         self._tried: Counter[str] = Counter()
+        self._mark = randint(1, 2047)  # one that two tellers share costs a second telling, at worst
+        self._lost_until = 0.0
 
     def tick(self) -> None:
-        """Take the notes that are due, act on each, strike it out."""
-        for note in self.ledger.run(self._moves.notes()):
-            points.reached("note read")
-            if note.cause == Cause.EXPIRED:
-                self._burials.expired(note.id, self.ledger)
-            try:
-                self._tell(note)
-            except Exception as error:
-                self._tried[note.id] += 1
-                if isinstance(error, _UNREADABLE) or self._tried[note.id] >= _MOST_TRIES:
-                    logger.exception("those who wait for job %s cannot be told", note.id)
-                    self._tried.pop(note.id)
-                    self.ledger.run(self._moves.strike(note.id))
-                else:
-                    logger.exception("those who wait for job %s could not be told; trying again later", note.id)
+        """Take the notes that are due, act on each, strike it out.
+
+        Whatever Redis has not answered it may have done, now or when it wakes up: for as long as a note is its taker's, what
+        it may so have given to this teller is asked for again.
+        """
+        try:
+            for note in self.ledger.run(self._moves.notes(self._mark, lost=monotonic() < self._lost_until)):
+                points.reached("note read")
+                self._act(note)
+        except (RedisError, OSError):
+            self._lost_until = monotonic() + _LONGEST_S
+            raise
+
+    def _act(self, note: Note) -> None:
+        if note.cause == Cause.EXPIRED:
+            self._burials.expired(note.id, self.ledger)
+        try:
+            self._tell(note)
+        except Exception as error:
+            self._tried[note.id] += 1
+            if isinstance(error, _UNREADABLE) or self._tried[note.id] >= _MOST_TRIES:
+                logger.exception("those who wait for job %s cannot be told", note.id)
+                self._strike(note)
             else:
-                points.reached("note told")
-                self.ledger.run(self._moves.strike(note.id))
-                points.reached("note struck")
+                logger.exception("those who wait for job %s could not be told; trying again later", note.id)
+                self.ledger.run(self._moves.put_off(note.id, 1000 * min(_LONGEST_S, 2 ** (self._tried[note.id] - 1))))
+        else:
+            points.reached("note told")
+            self._strike(note)
+            points.reached("note struck")
+
+    def _strike(self, note: Note) -> None:
+        self._tried.pop(note.id, None)
+        self.ledger.run(self._moves.strike(note.id))
 
     def _tell(self, note: Note) -> None:
         if not note.message or note.state not in (State.FAILED, State.CANCELLED):
@@ -113,7 +135,7 @@ class Teller(Role):
             reason = f"step {note.id} of its canvas: {note.reason or note.cause}"
             cause = Cause.NON_RETRYABLE if note.cause in (Cause.REVOKED, Cause.CANCELLED) else note.cause
             call = self._moves.fail(job_id, "replaced", cause, reason, error_class=error_class, nesting=nesting)
-            self.ledger.run(call)
+            transitions.step_failed(job_id, cause, self.ledger.run(call))
 
 
 def _read_body(raw: dict[str, Any], properties: dict[str, Any], app: Any) -> Any:
