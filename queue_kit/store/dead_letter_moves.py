@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from queue_kit.store.moves import Settled, _plain
+from queue_kit.store.moves import Aside, Settled, _plain
 from queue_kit.store.script import Call, script, text
 
 #: Characters of who asked for a replay that a dead letter keeps.
@@ -20,11 +20,12 @@ _BY_KEPT = 200
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """What became of a replay. ``outcome``: ok, replayed, unknown, gone, or the state that the job is in instead; who
-    replayed it before, and when."""
+    replayed it before, and when; ``aside``: the job, if this has moved it."""
 
     outcome: str
     by: str
     at_ms: int
+    aside: Aside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +88,5 @@ def _call(verb: str, prefix: str, read: Any, *arguments: Any) -> Call[Any]:
 
 
 def _read_replayed(reply: Any) -> Replayed:
-    return Replayed(text(reply[0]), text(reply[1]), int(reply[2]))
+    outcome, by, at_ms, *aside = reply
+    return Replayed(text(outcome), text(by), int(at_ms), Aside.read(*aside) if aside else None)

@@ -20,6 +20,7 @@ from queue_kit.store import dead_letter_moves as moves
 from queue_kit.store.keys import Keys
 from queue_kit.store.ledger import Ledger
 from queue_kit.store.letters import DeadLetter, LetterFilter, matches, open_letter
+from queue_kit.store.moves import Aside
 from queue_kit.store.replaying import Done, Pace, live, newer, refusal, unreadable
 
 ALL: Final = LetterFilter()
@@ -45,6 +46,7 @@ class DeadLetters:
     """The dead letters under one prefix. What it shows is redacted; what is stored stays whole.
 
     :param parameters: names of what a task takes by position, by the task's name.
+    :param replayed: is told of each job that runs again.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class DeadLetters:
         prefix: str,
         redactor: Redactor,
         parameters: Callable[[str], Sequence[str]] = lambda name: (),
+        replayed: Callable[[Aside], None] = lambda job: None,
     ) -> None:
         self._client: Any = client
         self._ledger = Ledger(client)
@@ -60,6 +63,7 @@ class DeadLetters:
         self._keys = Keys(prefix)
         self._redactor = redactor
         self._parameters = parameters
+        self._replayed = replayed
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -166,6 +170,7 @@ class DeadLetters:
             raise JobNotFound(f"no record of a job {job_id} is kept")
         if answer.outcome != "ok":
             raise live(job_id, answer.outcome)
+        self._tell(answer)
 
     def discard(self, letter_id: str) -> None:
         """Delete one dead letter. The job's own record stays until it is trimmed.
@@ -237,11 +242,19 @@ class DeadLetters:
             if refused[i] is None
         }
         answers = dict(zip(calls, self._ledger.run_all(list(calls.values())), strict=True))
+        for answer in answers.values():  # before the first is given out: who takes them may stop
+            self._tell(answer)
         for letter_id in ids:
             if refused[letter_id] is None:
                 yield Done(letter_id, refusal(letter_id, _text(facts[letter_id][1]), answers[letter_id]))
             else:
                 yield Done(letter_id, refused[letter_id])
+
+
+    def _tell(self, answer: Any) -> None:
+        aside = getattr(answer, "aside", None)  # a refusal of Redis's has none
+        if aside is not None:
+            self._replayed(aside)
 
 
 def _fresh(message: Any, *whose: Any) -> moves.Fresh:

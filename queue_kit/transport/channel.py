@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import Empty
 from time import monotonic
 from typing import Any, Final, cast
@@ -21,6 +22,7 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 
 from queue_kit.errors import UnsupportedOperation
 from queue_kit.store import Call, Claim, Claimed, Ledger
+from queue_kit.store.moves import Aside
 from queue_kit.transport import envelope, points
 from queue_kit.transport.held import Held, HeldJob, Pending
 from queue_kit.transport.message import JobMessage
@@ -101,7 +103,8 @@ class JobChannel(JobQueues):
             return
         run.unsent = (posting.message, posting.when)
         points.reached("move sending")
-        run.lost = self.run(posting.move(self.kit.moves, run)) in ("lost", "gone")
+        run.moved_to = self.run(posting.move(self.kit.moves, run))
+        run.lost = run.moved_to in ("lost", "gone")
         run.unsent, run.moved = None, not run.lost
         points.reached("move answered")
 
@@ -131,7 +134,7 @@ class JobChannel(JobQueues):
         call: Call[Any] = moves.release(claimed.id, claimed.token, side="tail")
         if not requeue:
             call = moves.fail(claimed.id, claimed.token, "non_retryable", "rejected", error_class="Reject", tell=True)
-        self.held.settle(job, call, envelope.ignore_answer)
+        self.held.settle(job, call, envelope.ignore_answer, "rejected")
 
     def settle_beside_wait(self) -> None:
         """Send settles on another connection while this channel's socket waits for work."""
@@ -234,7 +237,7 @@ class JobChannel(JobQueues):
         """Nobody will read what the last claim brought: its jobs go back, also if it reaches Redis only later."""
         base, self._claim_base = self._claim_base, ""
         if base:
-            self.held.post(self.kit.moves.recall(base, self._claim_queues), _log_recalled)
+            self.held.post(self.kit.moves.recall(base, self._claim_queues), partial(_log_recalled, self.held))
 
     def _resend_unknown(self, replies: list[Any]) -> list[Any]:
         """A server that lost its scripts gets the source once; it keeps it."""
@@ -257,6 +260,8 @@ class JobChannel(JobQueues):
         self.held.answer(settling, answers[: len(settling)])
         if not self._claim_base:
             raise Empty()
+        if isinstance(answers[-1], Claim) and answers[-1].asides:  # they have happened, whatever becomes of the rest
+            self.held.on_asides(answers[-1].asides)
         claim = self._usable(answers[-1])
         self._claim_base = ""
         self._wait_s = self._after(claim)
@@ -340,7 +345,7 @@ class JobChannel(JobQueues):
             job.claimed.id, job.claimed.token, "malformed", f"the message cannot be read: {error}",
             error_class=type(error).__name__, tell=True,
         )  # fmt: skip
-        self.held.settle(job, call, envelope.ignore_answer)
+        self.held.settle(job, call, envelope.ignore_answer, "malformed")
 
     @property
     def _leaves(self) -> bool:
@@ -391,9 +396,10 @@ def settle_all(held: Held, ledger: Ledger) -> None:
     held.answer(pending, answers)
 
 
-def _log_recalled(jobs: int | str) -> None:
-    if isinstance(jobs, int) and jobs:
-        logger.warning("%d claimed jobs went back: the answer that brought them was lost or late", jobs)
+def _log_recalled(held: Held, jobs: list[Aside] | str) -> None:
+    if jobs and not isinstance(jobs, str):
+        logger.warning("%d claimed jobs went back: the answer that brought them was lost or late", len(jobs))
+        held.on_asides(jobs)
 
 
 class Channel(JobChannel, stock.Channel):

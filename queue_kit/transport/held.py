@@ -18,6 +18,7 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError
 
 from queue_kit.states import StopReason
 from queue_kit.store import Call, Claimed, Ledger, Room, Traits
+from queue_kit.store.moves import Aside
 from queue_kit.transport import points
 from queue_kit.transport.stops import Slot, Stops
 
@@ -73,6 +74,8 @@ class Held:
         self.stops = Stops()
         self.on_lost: Callable[[HeldJob], None] = lambda job: None
         self.on_timed: Callable[[str, HeldJob, float], None] = lambda what, job, seconds: None
+        self.on_settled: Callable[[HeldJob, str, str, Any], None] = lambda job, verb, why, answer: None
+        self.on_asides: Callable[[list[Aside]], None] = lambda asides: None
         self.on_unwritten: Callable[[HeldJob | None, str, str], None] = lambda job, job_id, trouble: None
         self._max_stalled = max_stalled
         self._max_suspects = max_suspects
@@ -155,14 +158,15 @@ class Held:
         job.started_at = at
         self.on_timed("job_wait", job, job.claimed.waited_ms / 1000 + max(0.0, at - job.taken_at))
 
-    def settle(self, job: HeldJob, call: Call[Any], answered: Callable[[Any], None]) -> None:
-        """Queue the move that ends this lease; the job's slot is free from now on."""
+    def settle(self, job: HeldJob, call: Call[Any], answered: Callable[[Any], None], why: str = "") -> None:
+        """Queue the move that ends this lease; the job's slot is free from now on. ``why``: for the log."""
         job.ended = True
         if job.started_at:
             self.on_timed("job_duration", job, time.monotonic() - job.started_at)
 
         def over(answer: Any) -> None:
             self.drop(job)
+            self.on_settled(job, call.script.name, why, answer)
             answered(answer)
 
         self.post(call, over)

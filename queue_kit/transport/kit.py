@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Run:
     """One execution of a job in this process, under one lease.
 
-    ``inside``: the task's own function is running; ``lost``: what it sent under its own id was refused; ``exhausted``:
-    it asked for a retry and had none left; ``why``: cause and reason of the attempt that failed, for the history.
+    ``inside``: the task's own function is running; ``moved_to``: the state that what it sent under its own id has put it in;
+    ``lost``: that was refused; ``exhausted``: it asked for a retry and had none left; ``why``: cause and reason of the attempt
+    that failed, for the history.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Run:
     why: tuple[str, str] = ("retried", "")
     ending: Release | Cancel | None = None
     moved: bool = False
+    moved_to: str = ""
     lost: bool = False
     exhausted: bool = False
     replaced: bool = False

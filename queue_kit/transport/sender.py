@@ -57,7 +57,8 @@ class Sender:
             return added
         run.unsent = (posting.message, posting.when)
         points.reached("move sending")
-        run.lost = self.run(posting.move(self._kit.moves, run), posting.id) in ("lost", "gone")
+        run.moved_to = self.run(posting.move(self._kit.moves, run), posting.id)
+        run.lost = run.moved_to in ("lost", "gone")
         run.unsent, run.moved = None, not run.lost
         points.reached("move answered")
         return None

@@ -147,7 +147,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
         yield caplog
 
 
-FIELDS = {"queue", "job_id", "job_name", "correlation_id", "attempt", "transition"}
+FIELDS = {"queue", "job_id", "job_name", "correlation_id", "attempt", "transition", "from", "to"}
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -191,7 +191,7 @@ def test_a_failure_and_a_cancel_are_lines_too(
     wait_until(lambda: '"transition": "failed"' in worker.logs(), says="its failure is a line")
     delayed = app.tasks["logs.failing"].apply_async(queue=queue_name, countdown=3600)
     cancel(delayed.id, app)
-    assert [record.transition for record in told.records if hasattr(record, "transition")] == ["added", "added", "cancel"]
+    assert [record.transition for record in told.records if hasattr(record, "transition")] == ["added", "added", "cancelled"]
 
 
 @pytest.mark.crash
@@ -207,9 +207,9 @@ def test_a_stall_is_a_line_of_whoever_finds_it(
     other = start_worker("tests.apps.logs_app", pool="solo", backend_url="", queues=["idle"])
     wait_until(lambda: '"transition": "stalled"' in other.logs(), says="the stall is a line", within_s=20)
     (line,) = [json.loads(line) for line in other.logs().splitlines() if '"stalled"' in line]
-    assert {name: line[name] for name in ("queue", "job_id", "job_name", "correlation_id", "attempt", "state")} == {
+    assert {name: line[name] for name in ("queue", "job_id", "job_name", "correlation_id", "attempt", "from", "to")} == {
         "queue": queue_name, "job_id": sent.id, "job_name": "logs.held", "correlation_id": "click-1", "attempt": 1,
-        "state": "waiting",
+        "from": "active", "to": "waiting",
     }  # fmt: skip
 
 

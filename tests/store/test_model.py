@@ -313,7 +313,7 @@ class Moves(RuleBasedStateMachine):
         held = [
             job_id for queue in QUEUES for part in ("active", "reserved") for job_id in self.desk.listed(part, queue)
         ]
-        assert self.run(self.moves.recall(base, QUEUES)) == self.model.recall(base, held)
+        assert len(self.run(self.moves.recall(base, QUEUES))) == self.model.recall(base, held)
 
     # -- runs end -----------------------------------------------------------------------------------------------------
 

@@ -5,15 +5,15 @@
 --   to take), the queues in order.
 -- Keys: recalled marks (strings); per queue meta (hash), delayed, wait, reserved, active (zsets), wake (list), events (stream);
 --   job records (hashes).
--- Returns { wait_ms, job, job, ... }: how long until something is due by the clock (-1: nothing is), then for each job
---   { id, queue, token, begun, message, attempts_started, attempts_made, stalled_count, expires_at or '', replays, waited_ms,
+-- Returns { wait_ms, asides, job, job, ... }: how long until something is due by the clock (-1: nothing is); what came due or
+--   had expired on the way (see `aside`); then for each job { id, queue, token, begun, message, attempts_started, attempts_made, stalled_count, expires_at or '', replays, waited_ms,
 --   name }.
 
 local HANDED_ON_MS = 1000 -- no idle worker waits longer before it claims again, and learns of what is due later
 
 local _, worker, base, lease_ms, limit, begin, suspects, max_stalled, traits = unpack(ARGV)
 open_when_full()
-if redis.call('EXISTS', recalled_key(base), recalled_key(worker)) > 0 then return { 0 } end -- nobody waits for the answer
+if redis.call('EXISTS', recalled_key(base), recalled_key(worker)) > 0 then return { 0, asides } end -- nobody waits for the answer
 local now = now_ms()
 limit = tonumber(limit)
 local visit = { now = now, worker = worker, base = base, lease_end = now + tonumber(lease_ms), begin = tonumber(begin),
@@ -53,4 +53,5 @@ for index = 10, #ARGV do
   hand_on(queue, #visit.taken < limit and visit_queue(queue))
 end
 table.insert(visit.taken, 1, soonest)
+table.insert(visit.taken, 2, asides)
 return visit.taken

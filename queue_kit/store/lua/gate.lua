@@ -2,15 +2,18 @@
 
 local PROMOTED_AT_ONCE = '1000' -- due jobs moved by one script, so that no script runs for long
 
+local asides = {} -- see `aside`
+
 local function promote_due(queue, now)
   local key = queue_key(queue, 'delayed')
   for _, id in ipairs(redis.call('ZRANGE', key, '-inf', now, 'BYSCORE', 'LIMIT', '0', PROMOTED_AT_ONCE)) do
     redis.call('ZREM', key, id)
-    local job = record(id, 'priority', 'state')
+    local job = record(id, 'priority', 'state', 'queue', 'name', 'correlation_id', 'attempts_started')
     if job.state == 'delayed' then
       write(id, 'state', 'waiting')
       to_wait(id, queue, job.priority, 'tail')
       event(queue, 'waiting', id, 'prev', 'delayed')
+      asides[#asides + 1] = aside(job, 'delayed', 'waiting', 'due')
     end
   end
 end

@@ -103,6 +103,11 @@ local function due_at(now, delay, instant)
   return instant ~= '' and tonumber(instant) or 0
 end
 
+-- What a script that has moved a job beside what it was called for tells of it: the log of whoever called it has a line for each.
+local function aside(job, from, to, cause)
+  return { job.id, job.queue, job.name or '', job.correlation_id or job.id, job.attempts_started or '0', from, to, cause }
+end
+
 -- A run begins. `once`: the task asked to run at most once, so its loss must not run it again.
 local function begin_run(job, token, worker, now, once)
   local started = tonumber(job.attempts_started or 0) + 1

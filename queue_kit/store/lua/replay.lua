@@ -3,7 +3,7 @@
 -- Arguments: prefix, id, dead letter's id ('': the job's own record is enough), message (with no retry counted), its priority
 --   and nesting, by (who asks for it), dry ('1': answer what would be, write nothing).
 -- Keys: dead letters (hashes), job record (hash), queue's failed, cancelled, wait (zsets), meta, wake, notes, events, queues.
--- Returns { outcome, by, at }: `ok`; `replayed` (this dead letter was, by whom and when); `unknown` (no such dead letter);
+-- Returns { outcome, by, at }: `ok` (done: with a fourth, see `aside`); `replayed` (this dead letter was, by whom and when); `unknown` (no such dead letter);
 --   `gone` (no record, and no dead letter to rebuild it from); or the state that the job is in instead.
 
 local STALE = { 'expires_at', 'cancel', 'canvas_failed', 'cause', 'reason', 'error_class', 'finished_at', 'due_at',
@@ -51,4 +51,5 @@ for _, marked in ipairs({ letter, 'dlq-' .. job.queue .. '-' .. id .. '-' .. (jo
     redis.call('HSET', letter_key(marked), 'replayed_at', now, 'replayed_by', by)
   end
 end
-return { 'ok', '', 0 }
+local told = record(id, 'queue', 'name', 'correlation_id', 'attempts_started')
+return { 'ok', '', 0, aside(told, job.state or '', 'waiting', 'replayed') }

@@ -31,7 +31,7 @@ local function consider(visit, id, queue)
   elseif job.expires_at and tonumber(job.expires_at) <= visit.now then
     redis.call('ZREM', queue_key(queue, 'wait'), id)
     leave_note(id, visit.now)
-    cancelled(job, visit.now, 'expired')
+    asides[#asides + 1] = aside(job, 'waiting', cancelled(job, visit.now, 'expired'), 'expired')
   elseif visit.traits.avoid[id] or (suspect and visit.suspects < 1) then
     return true
   else

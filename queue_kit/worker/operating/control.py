@@ -156,7 +156,10 @@ def _pages(app: Any, queue: str, part: str) -> Iterator[list[str]]:
 
 def _removed(app: Any, ids: list[str]) -> int:
     moves = _moves(app)
-    return int(_kit(app).sender.run_all([moves.remove(job_id) for job_id in ids]).count("ok"))
+    answers = _kit(app).sender.run_all([moves.remove(job_id) for job_id in ids])
+    for job_id, answer in zip(ids, answers, strict=True):
+        transitions.asked("remove", job_id, answer)
+    return int(answers.count("ok"))
 
 
 # -- deduplication keys ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from queue_kit.observe import transitions
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store.census import JobView
 from queue_kit.store.dead_letters import DeadLetters
@@ -25,7 +26,7 @@ def dead_letters(app: Any = None) -> DeadLetters:
     settings = app.queue_kit.settings
     client = app.connection_for_write().open_any(settings.redis_timeout_ms)
     redactor = Redactor.of(settings.dead_letter_redact)
-    return DeadLetters(client, settings.queue_prefix, redactor, partial(_parameters, app))
+    return DeadLetters(client, settings.queue_prefix, redactor, partial(_parameters, app), transitions.aside)
 
 
 def without_secrets(app: Any, job: JobView, reason: str) -> DeadLetter:

@@ -12,6 +12,7 @@ from typing import Any
 from redis import Redis
 
 from queue_kit.errors import ConfigurationError
+from queue_kit.observe import transitions
 from queue_kit.states import RESERVED_QUEUE, State
 from queue_kit.store import Call, Ledger
 from queue_kit.store.census import Census
@@ -104,7 +105,10 @@ class Migration:
             if posting is None:
                 yield Moved(queue, "", "no task")
             else:
-                yield Moved(posting.message.queue, posting.id, next(answers))
+                moved = Moved(posting.message.queue, posting.id, next(answers))
+                if moved.outcome in (State.WAITING, State.DELAYED):
+                    transitions.adopted(posting, moved.outcome)
+                yield moved
 
     def _adopting(self, source: Source, posting: Posting) -> Call[str]:
         return adopt(

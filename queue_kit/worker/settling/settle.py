@@ -30,6 +30,7 @@ class Settler:
 
     def __init__(self, kit: Kit, held: Held) -> None:
         self._kit, self._held, self._moves = kit, held, kit.moves
+        held.on_settled, held.on_asides = transitions.settled, transitions.asides
 
     def begin(self, job: HeldJob) -> bool:
         """Begin a reserved job, just before it reaches the pool; answer whether it may run.
@@ -76,7 +77,7 @@ class Settler:
     def retry(self, job: HeldJob, message: Message, when: When, reason: str, cause: str = "retried") -> None:
         """The worker itself makes the next attempt of a run that could not."""
         call = self._moves.retry(job.claimed.id, job.claimed.token, when, message=message, cause=cause, reason=reason)
-        self._send(job, call)
+        self._send(job, call, cause)
 
     def moved(self, job: HeldJob) -> None:
         """The run has moved its own job on: a retry, or a replacement by one task. Nothing is left but our own account."""
@@ -92,7 +93,7 @@ class Settler:
         call = self._moves.release(
             job.claimed.id, job.claimed.token, side=side, delay_ms=how.delay_ms, hold_ms=how.hold_ms, reason=how.reason
         )
-        self._send(job, call)
+        self._send(job, call, how.reason)
 
     def hand_back(self, job: HeldJob) -> None:
         """The worker ends before the run does. A task that runs at most once has failed by that."""
@@ -103,7 +104,7 @@ class Settler:
 
     def stall(self, job: HeldJob) -> None:
         """The process that ran the job is gone."""
-        self._send(job, self._moves.stall(job.claimed.id, job.claimed.token))
+        self._send(job, self._moves.stall(job.claimed.id, job.claimed.token), "stalled")
 
     def fail(self, job: HeldJob, failure: Failure, *, exhausted: bool = False, tell: bool = False) -> None:
         """The job will not run again by itself. ``tell``: nobody has told those who wait for it."""
@@ -111,14 +112,14 @@ class Settler:
             job.claimed.id, job.claimed.token, failure.cause, failure.reason, error_class=failure.error_class,
             stack=failure.stack, exhausted=exhausted, tell=tell,
         )  # fmt: skip
-        self._send(job, call)
+        self._send(job, call, failure.cause)
 
     def cancel(self, job: HeldJob, cause: str, *, tell: bool = False) -> None:
         """The holder will not run the job to its end: revoked, expired after the claim, or stopped as it was asked to.
 
         ``tell``: nobody has told those who wait for it.
         """
-        self._send(job, self._moves.cancel(job.claimed.id, cause, job.claimed.token, tell=tell))
+        self._send(job, self._moves.cancel(job.claimed.id, cause, job.claimed.token, tell=tell), cause)
 
     def fail_replaced(self, job_id: str, nesting: int, failure: Failure) -> None:
         """A step of the canvas that replaced ``job_id`` has failed for good: so has that job."""
@@ -126,14 +127,12 @@ class Settler:
             job_id, "replaced", failure.cause, failure.reason, error_class=failure.error_class, stack=failure.stack,
             nesting=nesting,
         )  # fmt: skip
-        self._held.post(call)
+        self._held.post(call, partial(transitions.step_failed, job_id, failure.cause))
 
-    def _send(self, job: HeldJob, call: Call[Any]) -> None:
-        self._held.settle(job, call, partial(self._answered, job, call.script.name))
+    def _send(self, job: HeldJob, call: Call[Any], why: str = "") -> None:
+        self._held.settle(job, call, partial(self._answered, job, call.script.name), why)
 
     def _answered(self, job: HeldJob, verb: str, answer: Any) -> None:
-        self._held.drop(job)
-        transitions.settled(job, verb, answer)
         word = getattr(answer, "outcome", answer)
         if word in ("lost", "gone"):
             self._held.lose(job, f"{verb} is refused")
