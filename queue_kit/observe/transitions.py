@@ -106,7 +106,8 @@ def aside(one: Aside) -> None:
 
 def step_failed(job_id: str, cause: str, answer: Any) -> None:
     """Write that a job has failed which replaced itself by a canvas, by a step of that."""
-    after = _LEADS_TO["fail"] if answer.outcome == "ok" else answer.outcome
+    outcome = getattr(answer, "outcome", answer)
+    after = _LEADS_TO["fail"] if outcome == "ok" else outcome
     if after in (State.FAILED, State.CANCELLED):
         told(after, State.WAITING, after, cause, job_id=job_id)
 
