@@ -32,6 +32,9 @@ class Settings:
     job_timeout_kill_ms: int = _number(10_000, 100, 3_600_000, "After that: until the pool's process is killed.")
     worker_lock_duration_ms: int = _number(30_000, 400, 3_600_000, "How long a lease lasts if nobody renews it.")
     worker_stalled_interval_ms: int = _number(5_000, 50, 600_000, "How often a worker looks for leases that ran out.")
+    worker_inferred_death_ms: int = _number(
+        0, 0, 60_000, "After how long a silence a worker whose connections have closed is taken for dead; 0: never."
+    )
     worker_max_stalled_count: int = _number(1, 0, 100, "How often a job may lose its worker and run again.")
     worker_max_suspects: int = _number(1, 1, 1_000, "Stalled jobs that one worker runs at a time.")
     job_remove_on_complete_count: int = _number(1_000, 0, 10_000_000, "Completed records that a queue keeps.")
@@ -136,7 +139,10 @@ def _read_number(raw: Any, least: int, most: int) -> int:
 
 def _contradictions(settings: Settings, wrong: Mapping[str, str]) -> list[str]:
     # Of settings that are wrong by themselves nothing more is said: their defaults stand in for them here.
+    lease_ms, inferred_ms, problems = settings.worker_lock_duration_ms, settings.worker_inferred_death_ms, []
     sound = wrong.keys().isdisjoint({"REDIS_TIMEOUT_MS", "WORKER_LOCK_DURATION_MS"})
-    if sound and settings.redis_timeout_ms > settings.worker_lock_duration_ms:
-        return ["REDIS_TIMEOUT_MS: at most WORKER_LOCK_DURATION_MS, or one slow call costs the lease"]
-    return []
+    if sound and settings.redis_timeout_ms > lease_ms:
+        problems.append("REDIS_TIMEOUT_MS: at most WORKER_LOCK_DURATION_MS, or one slow call costs the lease")
+    if "WORKER_LOCK_DURATION_MS" not in wrong and inferred_ms and not 1_000 <= inferred_ms <= lease_ms:
+        problems.append("WORKER_INFERRED_DEATH_MS: 0, or from 1000 to WORKER_LOCK_DURATION_MS")
+    return problems

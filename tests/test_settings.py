@@ -138,6 +138,15 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     assert load({"WORKER_LOCK_DURATION_MS": 600, "REDIS_TIMEOUT_MS": 600}, {}).redis_timeout_ms == 600
 
 
+def test_death_is_inferred_from_a_silence_that_is_one_and_ends_before_the_lease() -> None:
+    for silence_ms in (0, 1_000, 30_000):
+        assert load({"WORKER_INFERRED_DEATH_MS": silence_ms}, {}).worker_inferred_death_ms == silence_ms
+    for silence_ms in (999, 30_001):
+        assert problems({"WORKER_INFERRED_DEATH_MS": silence_ms}) == [
+            "WORKER_INFERRED_DEATH_MS: 0, or from 1000 to WORKER_LOCK_DURATION_MS"
+        ]
+
+
 def test_a_contradiction_with_a_default_counts() -> None:
     assert len(problems({"REDIS_TIMEOUT_MS": 31_000})) == 1
 

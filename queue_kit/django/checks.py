@@ -31,7 +31,7 @@ IDS: Final = {
     "task_serializer": "W008", "result_serializer": "W009", "result_expires": "W010", "task_soft_time_limit": "W011",
     "max_retries": "W012", "task_queues": "W013", "beat_schedule": "W014", "WORKER_LOCK_DURATION_MS": "W015",
     "WORKER_STALLED_INTERVAL_MS": "W016", "SHUTDOWN_TIMEOUT_MS": "W017", "ENQUEUE_TIMEOUT_MS": "W018",
-    "JOB_KNOWN_AFTER_REMOVAL_MS": "W019", "task_create_missing_queues": "W023",
+    "JOB_KNOWN_AFTER_REMOVAL_MS": "W019", "task_create_missing_queues": "W023", "WORKER_INFERRED_DEATH_MS": "W025",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from queue_kit.rules.silence import SILENT_MS, Silent
 from queue_kit.store.keys import Keys
 from queue_kit.store.moves import Moves, Reaped
 from queue_kit.store.script import Call, script, text
@@ -21,6 +22,8 @@ BEAT_MS: Final = 1_000
 _HEARD_MS: Final = 5 * BEAT_MS
 #: For how long a silent one is remembered at least; and twice its lease, so that its jobs are back before it is forgotten.
 _KEPT_MS: Final = 10 * BEAT_MS
+#: Leases that one script gives back, so that it stays short.
+BATCH: Final = 100
 #: Running jobs of a queue that are looked at to find whose they are.
 _LOOKED_AT: Final = 1_000
 
@@ -75,9 +78,24 @@ def enrol(moves: Moves, facts: Facts, witness: str) -> Call[dict[str, str]]:
     return Call(script("enrol"), (moves.prefix, facts.nonce, words, facts.kernel, witness, keep_ms), _read_others)
 
 
-def abandon(moves: Moves, nonce: str, batch: int) -> Call[list[Reaped]]:
-    """Give back what a worker has leased that is dead for certain, and strike it from the roster."""
-    arguments = (moves.prefix, nonce, moves.max_stalled, moves.dead_letters, batch)
+def look(moves: Moves, nonce: str) -> Call[tuple[int, list[Silent]]]:
+    """Say that a worker lives, if its subscription is open; the answer: the instant, and who has been silent for a while."""
+    keep_ms = max(_KEPT_MS, 2 * moves.lease_ms)
+    return Call(script("look"), (moves.prefix, nonce, SILENT_MS, keep_ms), _read_silent)
+
+
+def channel_of(moves: Moves, nonce: str) -> str:
+    """Where a worker and its warden listen, and nobody speaks."""
+    return f"{moves.prefix}:worker:{nonce}"
+
+
+def abandon(moves: Moves, nonce: str, batch: int, heard_at_ms: int | None = None) -> Call[list[Reaped]]:
+    """Give back what a worker has leased that is dead for certain, and strike it from the roster.
+
+    :param heard_at_ms: it is only inferred, from silence since then: nothing is done once it has been heard again.
+    """
+    said = "" if heard_at_ms is None else heard_at_ms
+    arguments = (moves.prefix, nonce, moves.max_stalled, moves.dead_letters, batch, said)
     return Call(script("abandon"), arguments, lambda reply: [Reaped(*map(text, row)) for row in reply])
 
 
@@ -120,6 +138,12 @@ def _read_facts(words: Any) -> Facts | None:
         return Facts(**{item.name: said[item.name] for item in fields(Facts)})
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def _read_silent(reply: Any) -> tuple[int, list[Silent]]:
+    now_ms, *rest = reply
+    rows = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    return int(now_ms), [Silent(text(nonce), int(heard_at), listening > 0) for nonce, heard_at, listening in rows]
 
 
 def _read_others(reply: Any) -> dict[str, str]:

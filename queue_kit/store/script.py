@@ -19,7 +19,7 @@ _PARTS: Final = {
     "abandon": ("message", "ending", "roster"),
     "begin": ("gate",),
     "claim": ("message", "gate", "taking"),
-    "enrol": ("roster",),
+    **dict.fromkeys(("enrol", "look"), ("roster",)),
     **dict.fromkeys(("bury", "fail", "reap", "replace", "stall"), ("message", "ending")),
     **dict.fromkeys(("add_many", "hand_over", "notes", "replay", "retry"), ("message",)),
 }

@@ -28,6 +28,11 @@ def whole(call: Call[Any]) -> bytes:
     return _packed(call.full_command)
 
 
+def subscription(channel: str) -> bytes:
+    """To listen on a channel."""
+    return _packed(("SUBSCRIBE", channel))
+
+
 def _packed(command: Sequence[Any]) -> bytes:
     words = [str(word).encode() for word in command]
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)

@@ -24,6 +24,7 @@ from queue_kit.worker.refusals import check_worker
 from queue_kit.worker.roles.adopter import Adopter
 from queue_kit.worker.roles.janitor import Janitor
 from queue_kit.worker.roles.keeper import Keeper
+from queue_kit.worker.roles.lookout import Lookout
 from queue_kit.worker.roles.reaper import Reaper
 from queue_kit.worker.roles.role import Role
 from queue_kit.worker.roles.roster import Roster, orders_of_warden
@@ -67,9 +68,12 @@ class Roles(bootsteps.StartStopStep):
         self._witness = Witness(nonce)
         self._roster = Roster(self._kit, self._witness, partial(_describe, worker, nonce, round(time.time() * 1000)))
         self._guard = Guard(self._open_client, settings, self._held)
+        reaper = Reaper(self._open_client, self._kit, self._roster)
+        inferred = settings.worker_inferred_death_ms > 0
         self._roles: list[Role] = [
             self._keeper,
-            Reaper(self._open_client, self._kit, self._roster),
+            reaper,
+            *([Lookout(self._open_client, self._kit, nonce, reaper.tell)] if inferred else []),
             Janitor(self._open_client, self._kit),
             Teller(self._open_client, self._kit, worker.app, self._burials),
             self._burials,

@@ -120,6 +120,7 @@ def test_what_costs_jobs_is_a_warning_with_its_fix(shop: Shop, conf: dict[str, A
         ("SHUTDOWN_TIMEOUT_MS", 1000, "W017"),
         ("ENQUEUE_TIMEOUT_MS", 30_000, "W018"),
         ("JOB_KNOWN_AFTER_REMOVAL_MS", 1000, "W019"),
+        ("WORKER_INFERRED_DEATH_MS", 1250, "W025"),
     ],
 )
 def test_settings_of_queue_kit_that_cost_jobs_are_warnings(

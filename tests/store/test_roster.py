@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from queue_kit.store import AT_ONCE
 from queue_kit.store.census import Census
 from queue_kit.store.moves import Reaped
-from queue_kit.store.roster import BEAT_MS, Facts, Running, abandon, enrol
+from queue_kit.store.roster import BEAT_MS, Facts, Running, abandon, channel_of, enrol, look
 from tests.store.desk import Desk
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_until
 
 KERNEL = "7f0c"
+HEARD = "qwk:workers:heard"
 
 
 @pytest.fixture(params=[True, False], ids=["strings", "bytes"])
@@ -175,3 +178,67 @@ def test_a_slot_of_a_limited_queue_comes_back_with_its_holders_death(desk: Desk)
     assert desk.claimed(worker="w2") == []
     dies(desk)
     assert desk.claimed(worker="w2") == ["a"]
+
+
+# -- look --------------------------------------------------------------------------------------------------------------
+
+
+def looks(desk: Desk, nonce: str = "w1") -> dict[str, bool]:
+    """Who has been silent, and whether it listens."""
+    return {one.nonce: one.listens for one in desk.run(look(desk.moves, nonce))[1]}
+
+
+@contextmanager
+def listening(desk: Desk, nonce: str = "w1") -> Iterator[None]:
+    with desk.client.pubsub() as subscription:
+        subscription.subscribe(channel_of(desk.moves, nonce))
+        subscription.get_message(timeout=5)
+        yield
+    wait_until(lambda: desk.client.pubsub_numsub(channel_of(desk.moves, nonce))[0][1] == 0, says="it listens no more")
+
+
+def last_word_was(desk: Desk, nonce: str, ms: int) -> int:
+    desk.client.zadd(HEARD, {nonce: desk.now_ms() - ms})
+    return int(desk.client.zscore(HEARD, nonce) or 0)
+
+
+def test_only_who_is_on_the_roster_and_listens_is_heard(desk: Desk) -> None:
+    looks(desk)
+    enter(desk)
+    looks(desk)
+    assert not desk.client.exists(HEARD)
+    with listening(desk):
+        looks(desk)
+        assert 19_000 < desk.client.pttl(HEARD) <= 20_000
+        last_word_was(desk, "w1", 700)
+        assert looks(desk, "w2") == {}
+        last_word_was(desk, "w1", 800)
+        assert looks(desk, "w2") == {"w1": True}
+    assert looks(desk, "w2") == {"w1": False}
+
+
+def test_what_is_inferred_is_done_unless_it_listens_or_is_heard_again(desk: Desk) -> None:
+    desk.running()
+    enter(desk)
+    heard_at_ms = last_word_was(desk, "w1", 2_000)
+    with listening(desk):
+        assert desk.run(abandon(desk.moves, "w1", 100, heard_at_ms)) == []
+        looks(desk)
+    assert desk.run(abandon(desk.moves, "w1", 100, heard_at_ms)) == []
+    heard_at_ms = last_word_was(desk, "w1", 2_000)
+    assert [found.id for found in desk.run(abandon(desk.moves, "w1", 100, heard_at_ms))] == ["job"]
+    assert desk.run(abandon(desk.moves, "w1", 100, heard_at_ms)) == []
+    assert (desk.counters(), desk.client.exists(HEARD, desk.keys.workers)) == ((0, 1, 1), 0)
+
+
+def test_who_was_taken_for_dead_and_lives_goes_on(desk: Desk) -> None:
+    """Its next claim takes jobs, and its next word puts it on the roster again; what it ran is another's."""
+    token = desk.running()
+    enter(desk)
+    desk.run(abandon(desk.moves, "w1", 100, last_word_was(desk, "w1", 2_000)))
+    assert desk.run(desk.moves.renew([("job", token)])) == ["lost"]
+    assert desk.claimed(worker="w1") == ["job"]
+    enter(desk)
+    with listening(desk):
+        looks(desk)
+    assert desk.client.exists(HEARD)

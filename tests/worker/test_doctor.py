@@ -256,6 +256,7 @@ def test_an_entry_of_the_schedule_without_a_task_is_named(shop: Shop) -> None:
     [
         ({"WORKER_LOCK_DURATION_MS": 2000, "WORKER_STALLED_INTERVAL_MS": 500}, "leases", "a pause of 1.5 s makes"),
         ({"WORKER_STALLED_INTERVAL_MS": 60_000}, "leases", "WORKER_STALLED_INTERVAL_MS is above the lease"),
+        ({"WORKER_INFERRED_DEATH_MS": 1250}, "leases", "a false alarm counts as a stall, and WORKER_MAX_STALLED_COUNT allows 1"),
         ({"JOB_TIMEOUT_MS": 90_000}, "deadlines", "a run may last 90000 ms, a shutdown waits 30000"),
         ({"ENQUEUE_TIMEOUT_MS": 20_000}, "deadlines", "ENQUEUE_TIMEOUT_MS 20000"),
         ({"JOB_KNOWN_AFTER_REMOVAL_MS": 1000}, "ids", "JOB_KNOWN_AFTER_REMOVAL_MS 1000"),

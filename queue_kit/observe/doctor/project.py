@@ -8,6 +8,7 @@ from typing import Any, Final
 from queue_kit.observe.doctor.facts import Facts, Finding, Verdict, bad, ok, some, warn
 
 _SHORT_LEASE_MS: Final = 5_000
+_STALLS_FOR_FALSE_ALARMS: Final = 2
 _SHORT_MEMORY_MS: Final = 60_000
 _LONG_SEND_MS: Final = 10_000
 _PICKLES: Final = frozenset({"pickle", "application/x-python-serialize"})
@@ -92,6 +93,10 @@ def leases(facts: Facts) -> Iterator[Finding]:
     if settings.worker_stalled_interval_ms > lease_ms:
         says = "WORKER_STALLED_INTERVAL_MS is above the lease: jobs of dead workers wait for the next look"
         yield warn("leases", says, "at most WORKER_LOCK_DURATION_MS; 5000 by default")
+    if settings.worker_inferred_death_ms and settings.worker_max_stalled_count < _STALLS_FOR_FALSE_ALARMS:
+        allowed = f"WORKER_MAX_STALLED_COUNT allows {settings.worker_max_stalled_count}"
+        says = f"WORKER_INFERRED_DEATH_MS: a false alarm counts as a stall, and {allowed}: they fail a healthy job"
+        yield warn("leases", says, "WORKER_MAX_STALLED_COUNT 3")
 
 
 def deadlines(facts: Facts) -> Iterator[Finding]:

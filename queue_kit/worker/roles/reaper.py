@@ -42,7 +42,7 @@ class Reaper(Role):
         """Say that this worker lives; stall all that has run out, a batch at a time, if it is time for that."""
         self._roster.call(self.ledger)
         for found in self._roster.bury_neighbours(self.ledger):
-            self._tell(found)
+            self.tell(found)
         if time.monotonic() - self._reaped_at >= self._interval_s - self._every_s / 2:
             self._reaped_at = time.monotonic()
             while self._reap() == _BATCH:
@@ -54,10 +54,11 @@ class Reaper(Role):
         if reaped:
             points.reached("reaped")
         for found in reaped:
-            self._tell(found)
+            self.tell(found)
         return len(reaped)
 
-    def _tell(self, found: Reaped) -> None:
+    def tell(self, found: Reaped) -> None:
+        """Say what has become of a job whose worker is lost."""
         logger.warning(
             "job %s of queue %s stalled: its worker %s is lost; now %s", found.id, found.queue, found.worker, found.outcome,
             extra=transitions.fields_of_reaped(found),

@@ -7,20 +7,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from queue_kit.store import Ledger, wire
 from queue_kit.store.moves import Reaped
-from queue_kit.store.roster import BEAT_MS, Facts, abandon, enrol
+from queue_kit.store.roster import BATCH, BEAT_MS, Facts, abandon, channel_of, enrol
 from queue_kit.transport.kit import Kit
 from queue_kit.transport.reach import reach
 from queue_kit.worker.roles.witness import Witness, is_dead, remove
 
 logger = logging.getLogger(__name__)
-
-_BATCH: Final = 100  # leases that one script handles, so that it stays short
 
 
 class Roster:
@@ -59,15 +57,17 @@ class Roster:
             self._witness.leave()
 
     def _abandon(self, nonce: str, ledger: Ledger) -> Iterator[Reaped]:
-        while found := ledger.run(abandon(self._moves, nonce, _BATCH)):
+        while found := ledger.run(abandon(self._moves, nonce, BATCH)):
             yield from found
 
 
 def orders_of_warden(app: Any, nonce: str) -> dict[str, Any]:
     """What the warden has to know: where, as whom, and what to say there."""
-    moves, timeout_ms = app.queue_kit.moves, app.queue_kit.settings.redis_timeout_ms
+    moves, settings = app.queue_kit.moves, app.queue_kit.settings
+    timeout_ms, listens = settings.redis_timeout_ms, settings.worker_inferred_death_ms > 0
     return {
-        "worker": nonce, "servers": reach(app.connection_for_read(), timeout_ms), "batch": _BATCH,
-        "abandon": wire.whole(abandon(moves, nonce, _BATCH)).decode("latin-1"), "timeout_s": timeout_ms / 1000,
+        "worker": nonce, "servers": reach(app.connection_for_read(), timeout_ms), "batch": BATCH,
+        "abandon": wire.whole(abandon(moves, nonce, BATCH)).decode("latin-1"), "timeout_s": timeout_ms / 1000,
         "patience_s": 2 * moves.lease_ms / 1000,
+        "listen": wire.subscription(channel_of(moves, nonce)).decode("latin-1") if listens else "",
     }  # fmt: skip

@@ -4,14 +4,19 @@ they would wait for their leases to run out.
 A program of its own, ``python -I -S warden.py <file>``, with nothing but the standard library and little of that, so that it
 stays small. Its orders come by standard input: where the servers are, and the very bytes to send them, which `store` has made.
 It sleeps in the kernel until the lock on the worker's file comes free, which is when every process that has it open is gone.
+Where deaths are inferred it listens meanwhile, beside its worker: that could not come back, once its connections are cut, while
+a task of its holds the interpreter.
 """
 
 from __future__ import annotations
 
+import _thread
 import fcntl
+import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 #: Meant for the worker, and sent to whatever runs beside it: by a terminal, by systemd, by `kill -- -pgid`.
@@ -24,22 +29,34 @@ def main(file: str) -> None:
     for name in _NOT_FOR_US:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     os.setsid()
-    orders = sys.stdin.buffer.read()
+    orders = json.loads(sys.stdin.buffer.read())
     watched = os.open(file, os.O_RDONLY)
     os.chdir("/")
     if os.fork():
         os._exit(0)  # the worker waits for this, and has no child that it would have to look after
+    if orders["listen"]:
+        for server in orders["servers"]:
+            _thread.start_new_thread(_listen, (server, orders))
     fcntl.flock(watched, fcntl.LOCK_SH)
     if os.fstat(watched).st_size == 0:  # who leaves in order writes so into it
         _give_back(orders)
         _remove(file)
 
 
-def _give_back(raw: bytes) -> None:
-    import json  # noqa: PLC0415 - memory, which is needed only now
-    import time  # noqa: PLC0415
+def _listen(server: dict[str, Any], orders: dict[str, Any]) -> None:
+    while True:
+        try:
+            with _dialled(_primary(server, orders["timeout_s"]), orders["timeout_s"]) as line, line.makefile("rwb") as link:
+                _first_line(link, server["hello"], orders["listen"])
+                line.settimeout(None)
+                while link.readline():  # nobody speaks there
+                    pass
+        except (OSError, ValueError):  # as below
+            pass
+        time.sleep(_PAUSE_S)
 
-    orders = json.loads(raw)
+
+def _give_back(orders: dict[str, Any]) -> None:
     servers, until, given = orders["servers"], time.monotonic() + orders["patience_s"], 0
     while servers and time.monotonic() < until:
         left = []
@@ -94,6 +111,11 @@ def _first_line(link: Any, hello: list[str], command: str) -> bytes:
 
 
 def _connected(address: dict[str, Any], timeout_s: float) -> Any:
+    with _dialled(address, timeout_s) as line:  # the file keeps it open
+        return line.makefile("rwb")
+
+
+def _dialled(address: dict[str, Any], timeout_s: float) -> Any:
     import socket  # noqa: PLC0415
 
     if address["path"]:
@@ -104,8 +126,7 @@ def _connected(address: dict[str, Any], timeout_s: float) -> Any:
         link = socket.create_connection((address["host"], address["port"]), timeout_s)
     if address["tls"]:
         link = _secured(link, address["host"], address["tls"])
-    with link:  # the file keeps it open
-        return link.makefile("rwb")
+    return link
 
 
 def _secured(link: Any, host: str, tls: dict[str, Any]) -> Any:
