@@ -64,18 +64,35 @@ def unpack(text: str, job_id: str, name: str, queue: str, loads: Callable[[str],
     """
     if not text.startswith(MARK):
         return loads(text)
+    return opened(text, job_id, name, queue, loads)[0]
+
+
+def opened(text: str, job_id: str, name: str, queue: str, read_head: Callable[[str], Any]) -> tuple[dict[str, Any], Any]:
+    """The message of a packed text, and its body as plain JSON says it, where that had to be read (else ``None``).
+
+    :param read_head: reads what was packed beside the body; what it answers is not changed, and may be answered again.
+    """
     head, _, body = text[1:].partition("\n")
-    headers, properties, kind = loads(head)
-    if not kind.pop(_WHOLE, None):
+    headers, properties, kind = read_head(head)
+    if _WHOLE in kind:
+        kind = {part: value for part, value in kind.items() if part != _WHOLE}
+    else:
         body += TAIL
+    content = None
     if not headers.keys() >= _REPRS:
-        args, kwargs, _ = json.loads(body)
+        content = args, kwargs, _ = json.loads(body)
         headers = {"argsrepr": repr(tuple(args)), "kwargsrepr": repr(kwargs), **headers}
     usual_headers, usual_properties = _facts(job_id, name, queue)
-    return {
+    message = {
         "body": body, **_KIND, **kind, "headers": {**usual_headers, **headers},
         "properties": {**usual_properties, **properties},
     }  # fmt: skip
+    return message, content
+
+
+def is_flat(head: str) -> bool:
+    """Whether a packed head surely holds nothing that a message could share with the next one that has the same head."""
+    return head.count("{") == 3 and head.count("[") == 1
 
 
 def unpacked(text: str, job_id: str, name: str, queue: str) -> str:

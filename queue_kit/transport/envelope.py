@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isnan
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from kombu.utils.json import dumps, loads
 from kombu.utils.uuid import uuid
 
 from queue_kit.errors import UnsupportedOperation
-from queue_kit.rules.packing import pack, unpack
+from queue_kit.rules.packing import MARK, is_flat, opened, pack
 from queue_kit.states import RESERVED_QUEUE
 from queue_kit.store import Call, Claimed, Message, Moves, When
 from queue_kit.store.moves import Added, Unique
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 #: Property of a message that carries what queue_kit adds to it, between sender and channel and between channel and task.
 PROPERTY: Final = "queue_kit"
+#: Beside the parts of a message: its body as plain JSON says it, where that has been read already.
+CONTENT: Final = "content"
 #: Headers that Celery takes as they are, and of what kind they must be; each may be missing.
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     **dict.fromkeys(("task", "id", "shadow", "origin", "root_id", "parent_id", "group", "lang"), (type(None), str)),
@@ -158,10 +161,7 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
 
     :raises ValueError: when it is no message of kombu's.
     """
-    message = unpack(claimed.message, claimed.id, claimed.name, claimed.queue, read_message)
-    if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
-        raise ValueError("it is not a kombu message")
-    _check_headers(message.get("headers") or {})
+    message = _unpacked(claimed) if claimed.message.startswith(MARK) else _whole(claimed.message)
     properties, headers = message["properties"], message.get("headers")
     info = properties.setdefault("delivery_info", {})
     # What it publishes again goes straight into the queue that it is in: another process need not know the exchange.
@@ -182,6 +182,34 @@ def open_message(claimed: Claimed) -> dict[str, Any]:
             headers["eta"] = None  # it has passed: the job waited in Redis, and must not wait again in this worker
         if not claimed.expires and _instant_ms(headers.get("expires")) is not None:
             headers["expires"] = None  # replayed; one that is no instant stays, for the worker to refuse it by name
+    return message
+
+
+def _unpacked(claimed: Claimed) -> dict[str, Any]:
+    message, content = opened(claimed.message, claimed.id, claimed.name, claimed.queue, _head)
+    message[CONTENT] = content
+    return message
+
+
+def _head(text: str) -> Any:
+    """What was packed beside a body: nearly always what a sender has packed with its last job too."""
+    return _flat_head(text) if is_flat(text) else _checked_head(text)
+
+
+def _checked_head(text: str) -> Any:
+    head = read_message(text)
+    _check_headers(head[0])
+    return head
+
+
+_flat_head: Final = lru_cache(maxsize=256)(_checked_head)
+
+
+def _whole(text: str) -> dict[str, Any]:
+    message = read_message(text)
+    if not isinstance(message, dict) or not isinstance(message.get("properties"), dict):
+        raise ValueError("it is not a kombu message")
+    _check_headers(message.get("headers") or {})
     return message
 
 

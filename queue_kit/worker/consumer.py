@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from itertools import takewhile
 from time import sleep
-from typing import Any, Final
+from typing import Any
 
 from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, NotRegistered
@@ -17,6 +17,7 @@ from celery.utils.log import get_logger
 from celery.utils.threads import bound_open_broker_sockets
 from celery.worker.consumer import Consumer as StockConsumer
 from celery.worker.state import maybe_shutdown
+from kombu.exceptions import DecodeError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
@@ -26,15 +27,12 @@ from queue_kit.states import RESERVED_QUEUE, Cause
 from queue_kit.store import Traits
 from queue_kit.store.census import Census
 from queue_kit.transport.held import HeldJob
+from queue_kit.worker.running.prefork import Prefork
 from queue_kit.worker.settling.line import Line
 from queue_kit.worker.settling.request import JobRequest
 from queue_kit.worker.settling.settle import Settler
 
 logger = get_logger(__name__)
-
-#: How often to look for dead pool processes. Celery looks when a child's pipe closes, which is before the kernel says that it is
-#: dead, and then again after five seconds.
-_LOOK_S: Final = 0.25
 
 
 class Consumer(StockConsumer):
@@ -46,6 +44,7 @@ class Consumer(StockConsumer):
         self.held = self.kit.held
         self.settler = Settler(self.kit, self.held)
         self.held.slots = lambda: self.pool.num_processes
+        self._prefork: Prefork | None = None
         self.held.may_reserve = not self.app.conf.worker_disable_prefetch
         if self.controller.process_task == self.controller._process_task and not _runs_inline(self.pool):
             self._form_a_line()
@@ -73,6 +72,9 @@ class Consumer(StockConsumer):
             self._pause()
             raise RedisConnectionError(str(error)) from error
         self.controller.queue_kit.connected(connection)
+        processes = getattr(self.pool, "_pool", None)
+        if self._prefork is None and hasattr(processes, "register_with_event_loop"):
+            self._prefork = Prefork(processes)
         if self.hub is None:
             self._follow(connection.transport.cycle)
         return connection
@@ -101,11 +103,10 @@ class Consumer(StockConsumer):
         return super().ensure_connected(conn)
 
     def register_with_event_loop(self, hub: Any) -> None:
-        """Let the hub drive what needs driving, and find a dead child soon."""
+        """Let the hub drive what needs driving, the pool's pipes in our own way."""
         super().register_with_event_loop(hub)
-        processes = getattr(self.pool, "_pool", None)
-        if processes is not None and hasattr(processes, "maintain_pool"):
-            hub.call_repeatedly(_LOOK_S, processes.maintain_pool)
+        if self._prefork is not None:
+            self._prefork.attend(hub)
 
     def stop(self) -> None:
         """Leave the loop. A claim under way is read now and its jobs go back: nobody would look for it before the pool ends."""
@@ -165,16 +166,26 @@ class Consumer(StockConsumer):
         super().update_strategies()
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
-        """What takes each message; one that Celery stumbles over fails as malformed, where stock ends the worker."""
-        stock = super().create_task_handler(*args, **kwargs)
+        """What takes each message. A job whose task is known goes straight to that task's strategy: what stock Celery prepares
+        for an acknowledgement in the main loop, its request never asks for. One that Celery stumbles over fails as malformed,
+        where stock ends the worker."""
+        stock, strategies, find = super().create_task_handler(*args, **kwargs), self.strategies, self.held.get
+        callbacks, connection_errors = self.on_task_message, self.connection_errors
 
         def on_task_received(message: Any) -> None:
+            job = find(message.delivery_tag)
+            strategy = strategies.get(job.name) if job is not None else None
             try:
-                stock(message)
-            except self.connection_errors:
+                if strategy is None:
+                    stock(message)
+                else:
+                    strategy(message, None, message.ack_log_error, message.reject_log_error, callbacks)
+            except connection_errors:
                 raise
+            except DecodeError as error:
+                self.on_decode_error(message, error)
             except Exception as error:
-                if self._job(message) is None:
+                if job is None:
                     raise
                 self.on_invalid_task(None, message, error)
 
