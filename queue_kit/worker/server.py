@@ -92,9 +92,8 @@ class Guard(Role):
         self._heed(verdict)
 
     def tick(self) -> None:
-        """Look again at a server that was found unfit."""
-        if self._held.refused:
-            self._heed(check_server(self.ledger.client, self._settings))
+        """Look again: an unfit server may have been put right, and a policy or role can change under a connection that stays."""
+        self._heed(check_server(self.ledger.client, self._settings))
 
     def _heed(self, verdict: Verdict) -> None:
         if verdict.advice not in ("", self._advised):

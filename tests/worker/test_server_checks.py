@@ -222,7 +222,6 @@ def test_a_policy_that_turns_evicting_stops_the_claiming_until_it_is_put_right(
     server = own_redis()
     later = Later(server, server.url(), boot, tmp_path, queue_name, PRODUCTION)
     later.client.config_set("maxmemory-policy", "allkeys-lru")
-    later.client.client_kill_filter(_type="normal", skipme=True)
     waiting = later.assert_taking_nothing("no more jobs are taken: maxmemory-policy: allkeys-lru")
     later.client.config_set("maxmemory-policy", "noeviction")
     later.assert_taking_again(waiting)
