@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from queue_kit.django.admin.pages import RETRY_AFTER_S
+from queue_kit.django.quoting import quoted
 from tests.apps import dead_letters_app
 from tests.conftest import StartWorker
 from tests.django.admin_site import ALL, LETTERS, QUEUES, VIEWING, browser_of, person
@@ -91,6 +92,41 @@ def test_a_viewer_reads_and_is_refused(desk: Desk, open_page: OpenPage) -> None:
         assert page.locator("#content button[name=action]").count() == 0
     assert page.request.post(f"{LETTERS}act/", form={"action": "replay", "id": letter}).status == 403
     assert desk.state() == "failed"
+
+
+@pytest.mark.parametrize("name", ["..", "q" * 300], ids=["two dots", "long"])
+def test_whatever_a_queue_is_called_it_has_its_pages_and_they_fit(desk: Desk, open_page: OpenPage, name: str) -> None:
+    """Browsers take dots in an address for a way up; a name without a place to break widens what it stands in."""
+    letter = failed(desk, "job", queue=name, name="task" * 75)
+    desk.add(name, queue=name, name="task" * 75)
+    page = open_page(browser_of(person("ada", *ALL)), viewport=PHONE)
+    for url in (QUEUES, LETTERS, f"{LETTERS}{quoted(letter)}/change/"):
+        page.goto(url)
+        assert (url, fits(page), _widest(page) <= PHONE["width"]) == (url, True, True)
+    page.goto(QUEUES)
+    page.get_by_role("link", name=name, exact=True).click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("heading", name="Paused").wait_for()
+    assert fits(page)
+    for link in [page.get_by_role("link", name=link).get_attribute("href") for link in ("The last hour", "Deduplication keys")]:
+        page.goto(link)
+        assert (link, name in page.locator("h1").last.inner_text(), fits(page)) == (link, True, True)
+    page.go_back()
+    page.go_back()
+    page.get_by_role("button", name="Drain…").click()
+    page.get_by_role("link", name="No, go back").wait_for()
+    assert fits(page)
+    page.get_by_role("link", name="No, go back").click()
+    page.get_by_role("table").get_by_role("link", name=name, exact=True).click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled.").first.wait_for()
+    assert fits(page)
+    assert desk.state(name) == "cancelled"
+
+
+def _widest(page: Any) -> int:
+    """How wide the widest cell of a table is."""
+    return int(page.evaluate("Math.max(0, ...[...document.querySelectorAll('td, th')].map(cell => cell.offsetWidth))"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

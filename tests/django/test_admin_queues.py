@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -244,6 +245,18 @@ def test_a_running_job_is_asked_to_stop_and_cannot_be_removed(desk: Desk, admin:
     assert do(admin, "job", "promote").status_code == 409
     assert do(admin, "job", "nothing").status_code == 400
     assert do(admin, "job", "retry").status_code == 409
+
+
+@pytest.mark.parametrize("name", [".", "..", "_2E", "_2E_2E", "...", "a/../b", "?", "jobs", "workers"])
+def test_every_name_has_an_address_of_its_own_that_no_browser_changes(desk: Desk, admin: Client, name: str) -> None:
+    desk.add(name, queue=name)
+    page = admin.get(QUEUES)
+    (link,) = re.findall(rf'href="({QUEUES}[^"]+/change/)"', text(page))
+    assert set(link.split("/")).isdisjoint({".", ".."})
+    assert admin.get(link).context["row"].name == name
+    answer = admin.get(f"{QUEUES}jobs/find/", {"id": name})
+    assert (set(answer.url.split("/")) & {".", ".."}, admin.get(answer.url).context["job"].id) == (set(), name)
+    assert admin.post(link.replace("/change/", "/act/"), {"action": "pause"}).url == link
 
 
 @pytest.mark.parametrize("forged", ["nothing", "../x", "_ZZ", "%00", "a\x00b", "x" * 3000, "🎫", HTML])

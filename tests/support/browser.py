@@ -80,7 +80,8 @@ def _at_home(route: Any, url: str, faults: list[str]) -> None:
 
 
 def fits(page: Any) -> bool:
-    """Whether the page is no wider than its window."""
+    """Whether the page is no wider than its window, once its styles are there."""
+    page.wait_for_load_state()
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 

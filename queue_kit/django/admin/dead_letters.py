@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, DELETION
-from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.urls import URLPattern
 from django.views.decorators.http import require_POST
@@ -156,7 +155,7 @@ class DeadLetterAdmin(RedisAdmin):
     def _where(self, request: HttpRequest, batch: list[str]) -> str:
         """The page that a button stood on: one dead letter's own, if it is still there, or the list."""
         stays = request.POST.get("from") == "detail" and request.POST.get("action") == "replay" and len(batch) == 1
-        return self.address("change", quote(batch[0])) if stays else self.address("changelist")
+        return self.address("change", batch[0]) if stays else self.address("changelist")
 
     def _export(self, request: HttpRequest, letters: DeadLetters, meant: Targets) -> HttpResponseBase:
         # Asked for before the answer begins: after that it could no longer say that Redis is away.

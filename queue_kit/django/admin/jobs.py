@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.admin.models import CHANGE, DELETION
-from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 
 from queue_kit.django.admin.desk import Desk
@@ -26,7 +25,7 @@ class JobPages(RedisAdmin):
         if not job_id:
             return self.back(self.address("changelist"))
         Desk().job(job_id)
-        return self.back(self.address("job", quote(job_id)))
+        return self.back(self.address("job", job_id))
 
     def job_view(self, request: HttpRequest, job_id: str) -> HttpResponse:
         desk = Desk()
@@ -59,11 +58,11 @@ class JobPages(RedisAdmin):
             return self.say(request, 400, "That cannot be done", f"action: one of {', '.join(acts)} is needed")
         if action == "remove" and "sure" not in request.POST:
             text = f"Remove job {job_id} for good, with its history?"
-            return self.ask(request, "Remove job", text, [("action", action)], self.address("job", quote(job_id)))
+            return self.ask(request, "Remove job", text, [("action", action)], self.address("job", job_id))
         what = acts[action](request, desk, job_id)
         self.note(request, [job_id], DELETION if action == "remove" else CHANGE, what)
         self.message_user(request, what, messages.SUCCESS)
-        return self.back(self.address("changelist") if action == "remove" else self.address("job", quote(job_id)))
+        return self.back(self.address("changelist") if action == "remove" else self.address("job", job_id))
 
     def _cancel(self, request: HttpRequest, desk: Desk, job_id: str) -> str:
         state = control.cancel(job_id, desk.app)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.models import CHANGE
-from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse, QueryDict
 
 from queue_kit.django.admin.desk import desk_with
@@ -48,4 +47,4 @@ class KeyPages(RedisAdmin):
         else:
             self.note(request, [queue], CHANGE, f"Freed the key {key} of {name}, held by {job_id}.")
             self.message_user(request, f"The key is free; job {job_id} held it.", messages.SUCCESS)
-        return self.back(self.address("change", quote(queue)))
+        return self.back(self.address("change", queue))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 
 from django.contrib import admin
-from django.contrib.admin.utils import quote
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -17,6 +16,7 @@ from django.utils.html import format_html
 from queue_kit.django.admin.pages import ReadOnlyAdmin
 from queue_kit.django.conf import project_settings
 from queue_kit.django.models import OutboxJob
+from queue_kit.django.quoting import quoted
 from queue_kit.django.templatetags.queue_kit_admin import printable
 from queue_kit.rules.redaction import Redactor
 from queue_kit.store.letters import VERSION, open_letter
@@ -48,7 +48,7 @@ class OutboxAdmin(ReadOnlyAdmin):
         if row.state != OutboxJob.State.SENT:
             return row.job_id
         sent_as = row.sent_as or row.job_id
-        address = reverse(f"{self.admin_site.name}:queue_kit_queue_job", args=[quote(sent_as)])
+        address = reverse(f"{self.admin_site.name}:queue_kit_queue_job", args=[quoted(sent_as)])
         return format_html('<a href="{}">{}</a>', address, row.job_id)
 
     @admin.display(description="error")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.contrib.admin.utils import unquote
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
@@ -21,6 +20,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from queue_kit.django.admin.desk import QueueNotFound
+from queue_kit.django.quoting import quoted, unquoted
 from queue_kit.errors import ConfigurationError, DeadLetterError, DeadLetterNotFound, JobNotFound, WrongState
 
 if TYPE_CHECKING:
@@ -67,20 +67,20 @@ class RedisAdmin(ReadOnlyAdmin):
     # -- addresses ----------------------------------------------------------------------------------------------------
 
     def route(self, route: str, view: View, name: str) -> URLPattern:
-        """One address, for those who may see what is here. Ids in it are quoted as Django's admin quotes them."""
+        """One address, for those who may see what is here. Ids in it are quoted."""
         return path(
             route, self.admin_site.admin_view(self._guarded(view)), name=f"queue_kit_{self.opts.model_name}_{name}"
         )
 
     def address(self, name: str, *ids: str) -> str:
         """The address of one of these pages."""
-        return reverse(f"{self.admin_site.name}:queue_kit_{self.opts.model_name}_{name}", args=ids)
+        return reverse(f"{self.admin_site.name}:queue_kit_{self.opts.model_name}_{name}", args=[*map(quoted, ids)])
 
     def _guarded(self, view: View) -> Callable[..., HttpResponseBase]:
         def answer(request: HttpRequest, **ids: str) -> HttpResponseBase:
             try:
                 self.require(request, "view")
-                return view(request, **{name: unquote(value) for name, value in ids.items()})
+                return view(request, **{name: unquoted(value) for name, value in ids.items()})
             except PermissionDenied as error:
                 return self.say(request, 403, "Not allowed", str(error))
             except (DeadLetterNotFound, JobNotFound, QueueNotFound) as error:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
-from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 from django.views.decorators.http import require_POST
@@ -178,7 +177,7 @@ class QueueAdmin(JobPages, KeyPages):
             number = counts[State.WAITING] + (counts[State.DELAYED] if delayed else 0)
             text = f"Remove {number} jobs of {queue} for good, with their history? What runs goes on."
             carried = [("action", "drain"), *([("delayed", "on")] if delayed else [])]
-            return self.ask(request, "Drain queue", text, carried, self.address("change", quote(queue)))
+            return self.ask(request, "Drain queue", text, carried, self.address("change", queue))
         gone = control.drain(queue, delayed=delayed, app=desk.app)
         return self._done(request, queue, f"Drained: {gone} jobs removed.")
 
@@ -190,4 +189,4 @@ class QueueAdmin(JobPages, KeyPages):
     def _done(self, request: HttpRequest, queue: str, what: str) -> HttpResponse:
         self.note(request, [queue], CHANGE, what)
         self.message_user(request, f"{queue}: {what}", messages.SUCCESS)
-        return self.back(self.address("change", quote(queue)))
+        return self.back(self.address("change", queue))

@@ -8,7 +8,10 @@ from typing import Any
 
 from django import template
 
+from queue_kit.django import quoting
+
 register = template.Library()
+register.filter("quoted", quoting.quoted)
 
 
 @register.filter
