@@ -17,7 +17,7 @@ WORKER_SLOTS = 16
 def main(words: list[str]) -> int:
     """Return the exit code of the command."""
     print(f"Starting Redis, the site, the scoring service and a worker of {WORKER_SLOTS} slots …", flush=True)
-    with Stack() as stack:
+    with Stack(leases={}) as stack:
         stack.await_worker(stack.start_worker("worker", WORKER_SLOTS, "--pool", "threads"))
         command = [sys.executable, str(ROOT / "manage.py"), "deadline_rush", "--url", stack.web.url, *words]
         return subprocess.run(command, env={**os.environ, **stack.env}, check=False).returncode
