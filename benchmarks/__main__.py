@@ -1,4 +1,7 @@
-"""Compares stock Celery and queue_kit in interleaved rounds: ``python -m benchmarks [--quick]``."""
+"""Compares stock Celery and queue_kit, and other task queues, by turns: ``python -m benchmarks [--quick] [--only PART]``.
+
+Without parts of their own, whoever works at one of them would wait for all.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,47 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import growth, queues, report, rivals, switches
 from benchmarks.measures import PARTS, PREFORK, THREADS, Extent, Figures
 from benchmarks.stand import Stand, worker_words
 from benchmarks.systems import KIT, STOCK
 
-FULL = Extent(rounds=5, jobs=10_000, idle_jobs=500, batches=20, backlog=1_000_000)
+FULL = Extent(rounds=3, jobs=10_000, idle_jobs=500, batches=20, backlog=1_000_000)
 QUICK = Extent(rounds=3, jobs=2_000, idle_jobs=150, batches=5, backlog=50_000)
+
+#: What there is beside the comparison with stock Celery, which is all that `--quick` measures unless it is asked for more.
+FURTHER = {"peers": rivals.run, "queues": queues.run, "guarantees": switches.run, "growth": growth.run}
 
 
 def main() -> int:
-    """Run the rounds, print what they gave, write results.json; 0 if no ratio is under its floor."""
+    """Measure what was asked for, print it, write results.json; 0 if no ratio is under its floor."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument("--quick", action="store_true", help="fewer and shorter rounds, in under two minutes")
-    extent = QUICK if options.parse_args().quick else FULL
-    began = time.monotonic()
+    options.add_argument("--quick", action="store_true", help="fewer and shorter rounds; without --only, of stock alone")
+    options.add_argument("--only", nargs="+", choices=["stock", *FURTHER], help="these parts and no other")
+    given = options.parse_args()
+    parts = given.only or (["stock"] if given.quick else ["stock", *FURTHER])
+    began, fallen = time.monotonic(), []
     with Stand() as stand:
-        about = describe(stand, extent)
-        print("\n".join(f"{name}: {value}" for name, value in about.items()))
-        print(f"what is run, by turns:\n{commands(extent)}\n", flush=True)
-        lines = measured(stand, extent)
-    report.write(lines, about)
-    print(f"\n{report.table(lines)}\n\n{report.verdicts(lines)}\n")
-    print(f"{time.monotonic() - began:.0f} s; written to {report.RESULTS.name}")
-    fallen = report.under_floor(lines)
+        if "stock" in parts:
+            fallen = against_stock(stand, QUICK if given.quick else FULL)
+        for name in (name for name in FURTHER if name in parts):
+            text, results = FURTHER[name](stand, quick=given.quick)
+            report.write_part(name, results)
+            print(f"\n{name}, after {time.monotonic() - began:.0f} s:\n\n{text}", flush=True)
+    print(f"\n{time.monotonic() - began:.0f} s; written to {report.RESULTS.name}")
     print(*fallen, sep="\n", file=sys.stderr)
     return 1 if fallen else 0
+
+
+def against_stock(stand: Stand, extent: Extent) -> list[str]:
+    """Stock Celery and queue_kit alone, in all that both can do; return what fell under its floor."""
+    about = describe(stand, extent)
+    print("\n".join(f"{name}: {value}" for name, value in about.items()))
+    print(f"what is run, by turns:\n{commands(extent)}\n", flush=True)
+    lines = measured(stand, extent)
+    report.write(lines, about)
+    print(f"\n{report.table(lines)}\n\n{report.verdicts(lines)}", flush=True)
+    return report.under_floor(lines)
 
 
 def measured(stand: Stand, extent: Extent) -> dict[str, report.Line]:

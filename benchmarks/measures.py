@@ -46,12 +46,25 @@ class Reading:
 
 
 def read(stand: Stand, worker: psutil.Process | None = None) -> Reading:
-    """Read the counters. A worker's are those of its process and of its children."""
+    """Read the counters. A worker's are those of its process and of its children, those that are gone too."""
     stats = stand.client.info("everything")
     family = [worker, *worker.children(recursive=True)] if worker else []
-    times = [process.cpu_times() for process in family]
-    cpu_s = sum(spent.user + spent.system for spent in times)
+    cpu_s = sum(map(_spent_s, family))
     return Reading(stats["total_commands_processed"], stats["total_reads_processed"], stats["used_memory"], cpu_s)
+
+
+def _spent_s(process: psutil.Process) -> float:
+    try:
+        spent = process.cpu_times()
+    except psutil.NoSuchProcess:  # a child of RQ's, which lives for one job; its parent has it counted
+        return 0.0
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def script_us(stand: Stand) -> float:
+    """Time in scripts since the counters were reset, by Redis's own clock: steadier than any rate."""
+    stats = stand.client.info("commandstats")
+    return sum(float(stats.get(f"cmdstat_{name}", {}).get("usec", 0)) for name in ("evalsha", "eval"))
 
 
 def fill(stand: Stand, system: System, jobs: int) -> Figures:
@@ -71,9 +84,11 @@ def fill(stand: Stand, system: System, jobs: int) -> Figures:
     }
 
 
-def drain(stand: Stand, system: System, worker: psutil.Process, jobs: int, beyond: int = 0) -> Figures:
+def drain(
+    stand: Stand, system: System, worker: psutil.Process, jobs: int, beyond: int = 0, within_s: float = DRAINS_WITHIN_S
+) -> Figures:
     """Let a worker take jobs that wait: from the first look that finds one settled to the one that finds only those left that
-    lie ``beyond`` them.
+    lie ``beyond`` them, or for as long as it may take.
     """
     looks = 0
 
@@ -85,7 +100,7 @@ def drain(stand: Stand, system: System, worker: psutil.Process, jobs: int, beyon
     wait_until(lambda: left() < jobs, "the first job is done", STARTS_WITHIN_S)
     looks, begun = 0, left()
     before = read(stand, worker)
-    while (rest := left()) > 0 and time.perf_counter() - before.at < DRAINS_WITHIN_S:
+    while (rest := left()) > 0 and time.perf_counter() - before.at < within_s:
         time.sleep(LOOK_EVERY_S)
     after = read(stand, worker)
     begun -= rest

@@ -1,5 +1,5 @@
 """The sending side of a measure, in a process of its own: ``python -m benchmarks.producer APP WHAT JOBS``, WHAT being one of
-burst, batch, bare, backlog and trickle.
+`MEASURES`.
 
 In the measuring process both systems would share one interpreter, and what one had imported and cached would serve the other.
 """
@@ -13,13 +13,14 @@ import random
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from redis import Redis
 
-from benchmarks.apps.tasks import STAMPS
+from benchmarks.apps.tasks import STAMPS, queue_names
 
 PAYLOAD = "x" * 100
 WARM_UP = 100
@@ -63,10 +64,41 @@ def bare(app: Any, jobs: int) -> dict[str, float]:
 
 def backlog(app: Any, jobs: int) -> dict[str, float]:
     """Fill the queue: so many jobs that wait, and a tenth as many that are delayed for a day."""
-    payloads = [{"filler": PAYLOAD}] * BATCH
-    for count, options in ((jobs, {}), (jobs // 10, {"delay_ms": 86_400_000})):
-        for _ in range(count // BATCH):
-            _many(app)(payloads, **options)
+    return {**waiting(app, jobs), **delayed(app, jobs // 10)}
+
+
+def waiting(app: Any, jobs: int) -> dict[str, float]:
+    """So many jobs that wait."""
+    return _filled(app, jobs, {})
+
+
+def delayed(app: Any, jobs: int) -> dict[str, float]:
+    """So many jobs that are delayed for a day."""
+    return _filled(app, jobs, {"delay_ms": 86_400_000})
+
+
+def _filled(app: Any, jobs: int, options: dict[str, int]) -> dict[str, float]:
+    send, payloads = _many(app), [{"filler": PAYLOAD}] * BATCH
+    for _ in range(jobs // BATCH):
+        send(payloads, **options)
+    return {}
+
+
+def keyed(app: Any, jobs: int) -> dict[str, float]:
+    """Send jobs one by one, each with a deduplication key of its own."""
+    from queue_kit import enqueue  # noqa: PLC0415 - as below
+
+    app.app.set_current()
+    began = time.perf_counter()
+    for number in range(jobs):
+        enqueue(app.noop.name, {"filler": PAYLOAD}, idempotency_key=str(number))
+    return {"per_s": jobs / (time.perf_counter() - began)}
+
+
+def failing(app: Any, jobs: int) -> dict[str, float]:
+    """Send jobs that fail for good."""
+    for _ in range(jobs):
+        app.fails.delay(filler=PAYLOAD)
     return {}
 
 
@@ -85,21 +117,35 @@ def _many(app: Any) -> Any:
     return partial(enqueue_many, app.noop.name)
 
 
+def spread(app: Any, jobs: int) -> list[float]:
+    """As `trickle`, over the queues that BENCH_QUEUES counts, each of which has had a job before."""
+    dice, names = random.Random(1), queue_names(int(os.environ["BENCH_QUEUES"]))
+    turns = [*names, *(dice.choice(names) for _ in range(jobs))]
+    waits = _waits(lambda sent_at: app.stamp.apply_async(kwargs={"sent_at": sent_at}, queue=turns.pop(0)), len(turns))
+    return waits[len(names) :]
+
+
 def trickle(app: Any, jobs: int) -> list[float]:
     """Send a job only after the last one has run and a pause; return the seconds from each call to its start."""
+    return _waits(lambda sent_at: app.stamp.delay(sent_at=sent_at), jobs)[jobs // 10 :]
+
+
+def _waits(send: Callable[[float], object], jobs: int) -> list[float]:
     client, dice = Redis.from_url(os.environ["CELERY_BROKER_URL"]), random.Random(1)
     waits = []
     for _ in range(jobs):
         time.sleep(dice.uniform(0, LONGEST_PAUSE_S))
-        app.stamp.delay(sent_at=time.time())
+        send(time.time())
         answer = client.blpop([STAMPS], timeout=LOST_AFTER_S)
         if answer is None:
             raise SystemExit("a job was not run")
         waits.append(float(answer[1]))
-    return waits[jobs // 10 :]
+    return waits
 
+
+MEASURES = (burst, batch, bare, backlog, waiting, delayed, keyed, failing, trickle, spread)
 
 if __name__ == "__main__":
     module, what, jobs = sys.argv[1:]
-    measure = {measure.__name__: measure for measure in (burst, batch, bare, backlog, trickle)}[what]
+    measure = {measure.__name__: measure for measure in MEASURES}[what]
     print(json.dumps(measure(importlib.import_module(module), int(jobs))))

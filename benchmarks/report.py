@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.measures import Figures
 
@@ -125,9 +127,18 @@ def under_floor(lines: dict[str, Line]) -> list[str]:
 
 
 def write(lines: dict[str, Line], about: dict[str, str]) -> None:
-    """Write results.json: each measure by its name, and what it was measured on under `about`."""
-    measures = {name: asdict(line) for name, line in lines.items()}
-    RESULTS.write_text(json.dumps({**measures, "about": about}, indent=2) + "\n")
+    """Write each measure by its name, and what it was measured on under `about`."""
+    _merge({**{name: asdict(line) for name, line in lines.items()}, "about": about})
+
+
+def write_part(name: str, results: dict[str, Any]) -> None:
+    """Write another part's results under its name, with the time; what is there of the others stays."""
+    _merge({name: {**results, "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}})
+
+
+def _merge(results: dict[str, Any]) -> None:
+    before = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**before, **results}, indent=2) + "\n", "utf-8")
 
 
 def _short(value: float) -> str:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,24 +66,34 @@ class Stand:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         return {"CELERY_BROKER_URL": self.url, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": ""}
 
-    def produce(self, system: System, what: str, jobs: int) -> Any:
+    def produce(self, system: System, what: str, jobs: int, **more: str) -> Any:
         """Run a producer to its end and return what it measured."""
-        command = [sys.executable, "-m", "benchmarks.producer", system.app, what, str(jobs)]
-        env = {**os.environ, **self.environment}
+        return self.answer([sys.executable, "-m", "benchmarks.producer", system.app, what, str(jobs)], **more)
+
+    def answer(self, command: Sequence[str], **more: str) -> Any:
+        """Run a command to its end and return the JSON that it prints. ``more``: further variables of its environment."""
+        env = {**os.environ, **self.environment, **more}
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"{system.name}: {what} failed:\n{done.stderr[-2000:]}")
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
         return json.loads(done.stdout)
 
     @contextmanager
-    def worker(self, system: System, pool: Pool) -> Iterator[psutil.Process]:
+    def worker(self, system: System, pool: Pool, *further: str, **more: str) -> Iterator[psutil.Process]:
         """A worker of the system, from its start to its end; it takes jobs as soon as it is up."""
-        process = Process("worker", [sys.executable, "-m", *worker_words(system, pool)], self.environment, self.folder)
+        with self.running([sys.executable, "-m", *worker_words(system, pool), *further], **more) as process:
+            yield process
+
+    @contextmanager
+    def running(self, command: Sequence[str], **more: str) -> Iterator[psutil.Process]:
+        """A process from its start to its end, with all that it starts."""
+        process = Process("worker", command, {**self.environment, **more}, self.folder)
+        process.log.unlink(missing_ok=True)
         process.start()
         try:
             yield psutil.Process(process.pid)
         except Exception as error:
-            raise RuntimeError(f"{system.name} on {pool.name}: {error}\n{process.tail()}") from error
+            raise RuntimeError(f"{' '.join(command)}: {error}\n{process.tail()}") from error
         finally:
             process.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redis import Redis
 
@@ -40,3 +40,5 @@ KIT = System(
     [("ZCARD", _OURS.queue(QUEUE, part)) for part in ("wait", "reserved", "active")],
     events=_OURS.queue(QUEUE, "events"),
 )
+#: The same with what BENCH_WITHOUT names cut out of its scripts.
+CUT = replace(KIT, app="benchmarks.apps.without")

@@ -10,6 +10,11 @@ NOOP, STAMP = "bench.noop", "bench.stamp"
 STAMPS = "bench:stamps"
 
 
+def queue_names(count: int) -> list[str]:
+    """Names of so many queues, the first of which is Celery's own."""
+    return ["celery", *(f"bench{number}" for number in range(1, count))]
+
+
 def noop(filler: str) -> None:
     """Nothing."""
 

@@ -1,0 +1,1 @@
+"""Other task queues with the same job; each is imported only in the environment that its requirements made."""
