@@ -37,10 +37,13 @@ def wardens(file: Path) -> list[psutil.Process]:
     return [each for each in found if each.info["cmdline"][-1] == str(file) and WARDEN in each.info["cmdline"][-2]]
 
 
-def kill_group(worker: WorkerProcess) -> float:
+def kill_group(worker: WorkerProcess, *, unseen: bool = False) -> float:
     """SIGKILL a worker with its warden and all its processes, as the end of a container or a control group would; return the
-    instant, in milliseconds."""
-    found = wardens(lock_file(worker.pid))
+    instant, in milliseconds. `unseen`: nobody else can look at its lock, as on another machine."""
+    file = lock_file(worker.pid)
+    found = wardens(file)
+    if unseen:
+        file.unlink()
     at_ms = time.time() * 1000
     for warden in found:
         send(warden.pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_pass, wait_until
 from tests.support.witnesses import kill_group
 from tests.support.worker_process import WorkerProcess
 from tests.worker.stage import Stage
@@ -31,6 +31,12 @@ def killed_alone(stage: Stage, victim: WorkerProcess) -> float:
 def killed_with_its_warden(stage: Stage, victim: WorkerProcess) -> float:
     """SIGKILL all there is of it; its neighbour sees it."""
     return kill_group(victim)
+
+
+def killed_unseen(stage: Stage, victim: WorkerProcess) -> float:
+    """SIGKILL all there is of it, as on another machine; its death is inferred."""
+    let_pass(1.5, because="who has not been watched for so long cannot be missed")
+    return kill_group(victim, unseen=True)
 
 
 def killed_and_restarted(stage: Stage, victim: WorkerProcess) -> float:
@@ -78,7 +84,8 @@ def main(kills: int) -> None:
     with RedisServer() as server:
         stage = Stage(server.url(), "deaths", folder, start)
         stage.env.update(WORKER_LOCK_DURATION_MS="30000", WORKER_STALLED_INTERVAL_MS="5000")
-        for kill in (killed_alone, killed_with_its_warden, killed_and_restarted):
+        for kill in (killed_alone, killed_with_its_warden, killed_and_restarted, killed_unseen):
+            stage.env["WORKER_INFERRED_DEATH_MS"] = "1250" if kill is killed_unseen else "0"
             for pool in ("prefork", "threads"):
                 took = measure(stage, kill, pool, kills)
                 spread = f"min {min(took):.0f} median {median(took):.0f} max {max(took):.0f} ms"

@@ -1,13 +1,11 @@
 """A worker that dies with all who could look at it is inferred to be dead, where that is asked for; and what is taken for its
 death and is none: what that costs, and what it does not.
 
-The lease is thirty seconds unless a test says otherwise: what comes back sooner has not waited for it. Nobody else can see the
-lock of a worker here, as on another machine: its file is gone.
+The lease is thirty seconds unless a test says otherwise: what comes back sooner has not waited for it.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from tests.support.processes import send
 from tests.support.proxy import TcpProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import let_pass, wait_until
-from tests.support.witnesses import lock_file, wardens
+from tests.support.witnesses import kill_group, lock_file, wardens
 from tests.support.worker_process import WorkerProcess
 from tests.worker.stage import STALLED_ONCE, Stage
 
@@ -56,25 +54,15 @@ def heard(stage: Stage) -> list[int]:
     return [seconds * 1000 + microseconds // 1000 - int(at_ms) for _, at_ms in words]
 
 
-def on_machines_of_their_own(stage: Stage, *workers: WorkerProcess) -> dict[int, list[psutil.Process]]:
-    """Let nobody see these workers' locks; return the wardens of each, once each has looked at the others for a while."""
-    found = {}
-    for worker in workers:
-        file = lock_file(worker.pid)
-        found[worker.pid] = wardens(file)
-        file.unlink()
-    wait_until(lambda: len(heard(stage)) == len(workers), says="all are heard")
+def both_are_watched(stage: Stage) -> None:
+    """Return once each of two workers has looked at the other for a while."""
+    wait_until(lambda: len(heard(stage)) == 2, says="both are heard")
     let_pass(1.5, because="who has not been watched for so long cannot be missed")
-    return found
 
 
-def dies(worker: WorkerProcess, its_wardens: list[psutil.Process]) -> float:
-    at_ms = time.time() * 1000
-    for warden in its_wardens:
-        send(warden.pid, signal.SIGKILL)
-    os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait_exit()
-    return at_ms
+def warden_of(worker: WorkerProcess) -> psutil.Process:
+    (warden,) = wardens(lock_file(worker.pid))
+    return warden
 
 
 # -- those that die ------------------------------------------------------------------------------------------------------
@@ -82,14 +70,14 @@ def dies(worker: WorkerProcess, its_wardens: list[psutil.Process]) -> float:
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_worker_that_dies_with_its_machine_is_inferred_to_be_dead(stage: Stage, pool: str) -> None:
-    """B1: given two workers, neither of which can see the other; SIGKILL for the one in a job, with warden and pool; then the
-    job runs again on the other in two seconds, and its trace is that of one stall."""
+    """B1: given two workers, neither of which can see the other's lock; SIGKILL for the one in a job, with warden and pool; then
+    the job runs again on the other in two seconds, and its trace is that of one stall."""
     first, second = stage.workers({"pool": pool}, {"pool": pool})
-    its_wardens = on_machines_of_their_own(stage, first, second)
+    both_are_watched(stage)
     job_id = stage.send("hold", gate="go")
     pid = stage.await_starts(job_id)["pid"]
     victim, other = (first, second) if pid in (first.pid, *first.child_pids()) else (second, first)
-    killed_at_ms = dies(victim, its_wardens[victim.pid])
+    killed_at_ms = kill_group(victim, unseen=True)
     assert stage.await_starts(job_id, 2)["at"] * 1000 - killed_at_ms <= SOON_MS
     stage.open("go")
     assert stage.await_end(job_id).state == State.COMPLETED
@@ -103,13 +91,15 @@ def test_a_worker_that_dies_with_its_machine_is_inferred_to_be_dead(stage: Stage
 
 def test_what_is_no_death_is_not_taken_for_one(own_redis: OwnRedis, own_proxy: OwnProxy, stage: Stage) -> None:
     """H2: given a worker in a job, and another that infers; one after the other, and for longer than the silence that means
-    death: the worker's machine is frozen, Redis is frozen, Redis is killed and back with its file, at once or not, nothing comes
-    through the worker's network, its connections are reset, everybody's are reset, its warden is killed."""
+    death: the worker's machine is frozen, Redis is frozen, Redis is killed and back with its file, at once or not or while the
+    machine is frozen, nothing comes through the worker's network, its connections are reset, everybody's are, its warden is
+    killed."""
     server = own_redis(appendonly=True)
     proxy = own_proxy(server)
     stage = inferring(Stage(server.url(), stage.queue, stage.folder, stage.start_worker))
     workers = stage.workers({"broker_url": proxy.url()}, {"pool": "threads", "queues": ["elsewhere"]})
-    (warden,) = on_machines_of_their_own(stage, *workers)[workers[0].pid]
+    both_are_watched(stage)
+    warden = warden_of(workers[0])
     job_id = stage.send("hold", gate="go")
     stage.await_starts(job_id)
     for what, begin, lasts_s, end in disturbances(stage, workers[0], warden, server, proxy):
@@ -131,12 +121,14 @@ def disturbances(
         ("a frozen machine", lambda: freeze(stage, worker, warden), LONG_S, lambda: thaw(stage, worker, warden)),
         ("Redis frozen", server.freeze, LONG_S, server.thaw),
         ("Redis restarted", server.kill, 0.0, server.restart),
+        ("a frozen machine, Redis restarted", lambda: (freeze(stage, worker, warden), server.kill(), server.restart()),
+         LONG_S, lambda: thaw(stage, worker, warden)),
         ("Redis down", server.kill, LONG_S, server.restart),
         ("nothing came through", proxy.stall, LONG_S, proxy.resume),
         ("its connections reset", proxy.reset, 0.0, proxy.reset),
         ("all connections reset", lambda: reset_all(stage), 0.0, lambda: reset_all(stage)),
         ("no warden", lambda: send(warden.pid, signal.SIGKILL), LONG_S, lambda: None),
-    ]
+    ]  # fmt: skip
 
 
 def all_are_heard(stage: Stage) -> None:
@@ -167,8 +159,8 @@ def test_a_task_that_clutches_the_interpreter_is_no_death_though_its_connections
     """Since its warden comes back in its place."""
     proxy = own_proxy()
     options = {"pool": "threads", "options": WITH_DEATH_APP}
-    workers = stage.workers({"broker_url": proxy.url(), **options}, {"pool": "threads", "queues": ["elsewhere"]})
-    on_machines_of_their_own(stage, *workers)
+    stage.workers({"broker_url": proxy.url(), **options}, {"pool": "threads", "queues": ["elsewhere"]})
+    both_are_watched(stage)
     job_id = stage.send("clutch", seconds=2.5)
     stage.await_starts(job_id)
     proxy.reset()
@@ -183,12 +175,12 @@ def test_the_known_false_alarms_cost_a_stall_and_nothing_else(stage: Stage, own_
     stage.env["WORKER_LOCK_DURATION_MS"] = "6000"  # so that it hears of it soon
     proxies = [own_proxy(), own_proxy()]
     workers = stage.workers(*({"broker_url": proxy.url()} for proxy in proxies))
-    its_wardens = on_machines_of_their_own(stage, *workers)
+    both_are_watched(stage)
     for trouble in ("cut", "frozen"):
         job_id = stage.send("hold", gate=trouble, each=True)
         pid = stage.await_starts(job_id)["pid"]
         victim, proxy = next(pair for pair in zip(workers, proxies, strict=True) if pid in pair[0].child_pids())
-        (warden,) = its_wardens[victim.pid]
+        warden = warden_of(victim)
         proxy.cut()
         if trouble == "frozen":
             freeze(stage, victim, warden)
@@ -221,10 +213,9 @@ def test_what_it_costs_is_within_the_budget(stage: Stage) -> None:
     """At most 15 MB and three commands a second a worker, those of certain detection among them."""
     worker = stage.worker("threads")
     wait_until(lambda: heard(stage), says="it is heard")
-    (warden,) = wardens(lock_file(worker.pid))
     (channel,) = stage.client.pubsub_channels("qwk:worker:*")
     wait_until(lambda: stage.client.pubsub_numsub(channel)[0][1] == 2, says="its warden listens too")
-    assert warden.memory_info().rss < 15_000_000
+    assert warden_of(worker).memory_info().rss < 15_000_000
     words = {script(name).sha for name in ("enrol", "look")}
     until, number = time.monotonic() + 4.0, 0
     with stage.client.monitor() as seen:
