@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_safe
 
 from queue_kit import QueueUnavailable
@@ -97,9 +98,14 @@ def hold(request: HttpRequest, shown: Event) -> str:
     except SeatTaken:
         # By this visitor's own first click, it may be.
         if Hold.objects.in_force().filter(seat=seat, visitor=visitor).exists():
-            return f"You hold seat {seat} already."
+            return holding(seat, f"You hold seat {seat} already.")
         raise
-    return f"Seat {held.seat} is held for {held.holder}."
+    return holding(held.seat, f"Seat {held.seat} is held for {held.holder}.")
+
+
+def holding(seat: Seat, says: str) -> str:
+    """Say what the page's script takes away again once the visitor holds the seat no longer."""
+    return format_html('<span data-holds="{}">{}</span>', seat, says)
 
 
 @by_form

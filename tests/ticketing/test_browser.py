@@ -74,6 +74,25 @@ def test_a_hold_is_seen_to_run_out_and_its_seat_to_come_free(
     assert Hold.objects.get().status == "released"
 
 
+def test_what_is_said_of_a_hold_goes_with_it(opened: OpenPage, event: Event) -> None:
+    """Given back in another window of the same visitor's; the others' messages stay."""
+    page = opened("Ada <i>")
+    seat(page, "B4", "free").click()
+    message(page, "Seat B4 is held for Ada <i>.")
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("button", name="Give back seat B4").click()
+    message(other, "Given back: B4.")
+    page.locator("#messages:not(:has(.message))").wait_for(state="attached")
+    assert same(page)
+    seat(other, "B5", "free").click()
+    message(other, "Seat B5 is held for Ada <i>.")
+    page.get_by_role("button", name="Buy seat B5").click()
+    message(page, "Sold to you: B5.")
+    other.locator("#messages:not(:has(.message))").wait_for(state="attached")
+    assert page.locator("#messages .message").count() == 1
+
+
 def test_of_two_buyers_one_gets_the_seat_and_the_other_is_told(opened: OpenPage) -> None:
     ada, ben = opened("Ada"), opened("Ben", viewport=PHONE)
     seat(ada, "C5", "free").click()

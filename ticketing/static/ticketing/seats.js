@@ -54,10 +54,14 @@ function refocus(gone) {
   (again || seat || document.getElementById("mine-title")).focus({ preventScroll: true });
 }
 
-// After each change: mark one's own seats, keep one stop for the Tab key in the map, start the clocks.
+// After each change: mark one's own seats, take back what is true no longer, keep one stop for the Tab key in the map, start
+// the clocks.
 function settle() {
   const mine = new Set([...document.querySelectorAll("#mine li[data-seat]")].map((item) => item.dataset.seat));
   for (const seat of seatsOf(document.getElementById("map"))) seat.classList.toggle("mine", mine.has(seat.dataset.seat));
+  for (const said of document.querySelectorAll("#messages [data-holds]")) {
+    if (!document.querySelector(`#mine li[data-seat="${said.dataset.holds}"] .held`)) said.closest(".message").remove();
+  }
   const free = freeSeats();
   const stop = free.find((seat) => seat === document.activeElement) || free.find((seat) => seat.tabIndex === 0 && seat.hasAttribute("tabindex")) || free[0];
   for (const seat of free) seat.setAttribute("tabindex", seat === stop ? "0" : "-1");
