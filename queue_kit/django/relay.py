@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Event
 from time import monotonic
 from typing import Any, Final
@@ -86,6 +86,12 @@ class Relay:
         """Have those that could not be sent tried again, and return how many there are."""
         failed = self._rows.filter(state="failed")
         return int(failed.update(state="pending", error=""))
+
+    def send_again(self, since: datetime) -> int:
+        """Have those that were sent at ``since`` or later sent once more, under their ids, and return how many there are: for a
+        Redis that has forgotten them."""
+        sent = self._rows.filter(state="sent", sent_at__gte=since)
+        return int(sent.update(state="pending", sent_at=None, sent_as=""))
 
     def waiting(self) -> int:
         """How many rows are to be sent."""

@@ -314,6 +314,22 @@ def test_a_failed_row_is_tried_again_when_somebody_says_so(app: Celery, client: 
     assert (states(database), rows(database).get().error) == (["sent"], "")
 
 
+@pytest.mark.leaves("qwk:job:*")
+def test_what_a_restored_redis_has_forgotten_is_sent_again_under_its_id(app: Celery, client: redis.Redis, database: str) -> None:
+    """A job that it still knows stays one job; a row sent before that time is left alone."""
+    old, forgotten = add(database), add(database)
+    assert relay(app, database).drain() is None
+    client.flushdb()
+    known = add(database)
+    assert relay(app, database).drain() is None
+    rows(database).filter(job_id=old).update(sent_at=timezone.now() - timedelta(hours=3))
+    said = StringIO()
+    call_command("outbox_relay", "--once", "--sent-since=2h", f"--database={database}", stdout=said, stderr=StringIO())
+    assert said.getvalue() == "2 to be sent again\n2 sent, 0 failed\n"
+    assert [census_of(app).job(job_id) is None for job_id in (old, known, forgotten)] == [True, False, False]
+    assert job_of(app, known).state is State.WAITING
+
+
 def test_while_redis_is_away_rows_wait_and_it_is_said_once(
     own_redis: OwnRedis, database: str, caplog: pytest.LogCaptureFixture, settings: Any
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -11,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db import Error as DatabaseError
 
 from queue_kit.django.conf import celery_app, project_settings
-from queue_kit.django.management.letters import NOTHING, SOME_REFUSED, UNAVAILABLE
+from queue_kit.django.management.letters import NOTHING, SOME_REFUSED, UNAVAILABLE, instant_ms
 from queue_kit.django.relay import Relay
 from queue_kit.errors import ConfigurationError
 
@@ -31,6 +32,8 @@ class Command(BaseCommand):
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, choices=list(connections), help="alias of the database")
         parser.add_argument("--once", action="store_true", help="send what is there now, and end")
         parser.add_argument("--retry-failed", action="store_true", help="first try those again that could not be sent")
+        since = "first send again, under their ids, those sent then or later: a time, as 2026-11-30T18:00 or 2h (so long ago)"
+        parser.add_argument("--sent-since", dest="since_ms", type=instant_ms, help=f"{since}. After Redis was restored")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -43,6 +46,9 @@ class Command(BaseCommand):
             self.stderr.write(f"waiting: {relay.waiting()}")
             if options["retry_failed"]:
                 self.stdout.write(f"{relay.retry_failed()} to be tried again")
+            if options["since_ms"] is not None:
+                since = datetime.fromtimestamp(options["since_ms"] / 1000, UTC)
+                self.stdout.write(f"{relay.send_again(since)} to be sent again")
         except DatabaseError as error:
             raise CommandError(f"{error}: is `manage.py migrate queue_kit` done?", returncode=SOME_REFUSED) from error
         if options["once"]:
