@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pytest
 from celery import Celery
 
-from queue_kit import control, open_census
+from queue_kit import JobNotFound, control
 from queue_kit.observe import transitions
-from queue_kit.states import State
 from queue_kit.store import Message
 from queue_kit.worker.operating.letters import dead_letters
 from tests.apps import logs_app
@@ -25,6 +23,8 @@ from tests.support.waiting import wait_until
 from tests.support.worker_process import WorkerProcess
 
 LOGGER = transitions.logger.name
+
+Move = tuple[str, str, str, str]
 
 
 @dataclass
@@ -39,23 +39,27 @@ class Logs:
     def send(self, name: str, **options: Any) -> str:
         return str(self.app.tasks[f"logs.{name}"].apply_async(queue=self.queue, **options).id)
 
-    def await_state(self, job_id: str, state: State) -> None:
-        census = open_census(self.app)
-        wait_until(lambda: (job := census.job(job_id)) and job.state is state, says=f"{job_id} is {state}")
+    def own(self, job_id: str) -> list[Move]:
+        """What this process has written about a job."""
+        return moves(job_id, (vars(record) for record in self.caplog.records if record.name == LOGGER))
 
-    def life(self, job_id: str) -> list[tuple[str, str, str, str]]:
-        """Transition, from, to and cause of each line about a job, in their order."""
-        lines = [{**vars(record), "instant": record.created} for record in self.caplog.records if record.name == LOGGER]
-        for line in self.worker.logs().splitlines():
-            if line.startswith("{") and LOGGER in line:
-                told = json.loads(line)
-                lines.append({**told, "instant": datetime.fromisoformat(told["at"]).timestamp()})
-        ordered = sorted((line for line in lines if line["job_id"] == job_id), key=lambda line: line["instant"])
-        return [tuple(line.get(name, "") for name in ("transition", "from", "to", "cause")) for line in ordered]  # type: ignore[misc]
+    def workers(self, job_id: str) -> list[Move]:
+        """What the worker has written about it."""
+        text = self.worker.logs()
+        lines = text[: text.rfind("\n") + 1].splitlines()  # what comes after is being written
+        return moves(job_id, (json.loads(line) for line in lines if line.startswith("{") and '"transition"' in line))
 
-    def await_life(self, job_id: str, *moves: tuple[str, str, str, str]) -> None:
-        wait_until(lambda: len(self.life(job_id)) >= len(moves), says=f"{job_id} has {len(moves)} lines")
-        assert self.life(job_id) == list(moves)
+    def await_workers(self, job_id: str, *told: Move) -> None:
+        wait_until(lambda: len(self.workers(job_id)) >= len(told), says=f"the worker has {len(told)} lines about {job_id}")
+        assert self.workers(job_id) == list(told)
+
+
+def moves(job_id: str, lines: Iterable[Mapping[str, Any]]) -> list[Move]:
+    """Transition, from, to and cause."""
+    return [
+        (line["transition"], line.get("from", ""), line.get("to", ""), line.get("cause", ""))
+        for line in lines if line["job_id"] == job_id
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -69,25 +73,25 @@ def logs(
 
 CLAIMED = ("active", "waiting", "active", "claimed")
 DUE = ("promoted", "delayed", "waiting", "due")
+FAILED = ("failed", "active", "failed", "non_retryable")
 
 
 def test_a_delayed_job_that_is_tried_twice_is_told_from_its_send_to_its_end(logs: Logs) -> None:
     job = logs.send("retried", countdown=0.2)
-    logs.await_life(
-        job, ("added", "", "delayed", ""), DUE, CLAIMED, ("retrying", "active", "waiting", "transient"), CLAIMED,
-        ("completed", "active", "completed", ""),
-    )  # fmt: skip
+    retried, completed = ("retrying", "active", "waiting", "transient"), ("completed", "active", "completed", "")
+    logs.await_workers(job, DUE, CLAIMED, retried, CLAIMED, completed)
+    assert logs.own(job) == [("added", "", "delayed", "")]
 
 
 def test_one_that_failed_and_is_replayed_is_told_by_who_replays_it(logs: Logs) -> None:
-    job, failed = logs.send("failing"), ("failed", "active", "failed", "non_retryable")
-    logs.await_state(job, State.FAILED)
+    job = logs.send("failing")
+    logs.await_workers(job, CLAIMED, FAILED)
     letters = dead_letters(logs.app)
     assert [done.error for done in letters.replay_each(letters.ids(), "ann")] == [None]
-    replayed = ("replayed", "failed", "waiting", "replayed")
-    logs.await_life(job, ("added", "", "waiting", ""), CLAIMED, failed, replayed, CLAIMED, failed)
-    (record,) = [record for record in logs.caplog.records if getattr(record, "transition", "") == "replayed"]
-    assert (record.queue, record.job_name, record.attempt) == (logs.queue, "logs.failing", 1)  # type: ignore[attr-defined]
+    logs.await_workers(job, CLAIMED, FAILED, CLAIMED, FAILED)
+    assert logs.own(job) == [("added", "", "waiting", ""), ("replayed", "failed", "waiting", "replayed")]
+    replayed = logs.caplog.records[-1]
+    assert (replayed.queue, replayed.job_name, replayed.attempt) == (logs.queue, "logs.failing", 1)  # type: ignore[attr-defined]
 
 
 def test_one_that_expires_in_line_is_told_by_the_worker_that_meets_it(logs: Logs) -> None:
@@ -96,20 +100,36 @@ def test_one_that_expires_in_line_is_told_by_the_worker_that_meets_it(logs: Logs
     job = logs.send("retried", expires=0.1)
     wait_until(lambda: time.monotonic() > sent_at + 0.2, says="it has expired")
     control.resume(logs.queue, logs.app)
-    logs.await_life(job, ("added", "", "waiting", ""), ("cancelled", "waiting", "cancelled", "expired"))
+    logs.await_workers(job, ("cancelled", "waiting", "cancelled", "expired"))
 
 
 def test_what_somebody_asks_of_a_job_is_told_if_it_is_done(logs: Logs) -> None:
     job, other = logs.send("retried", countdown=3600), logs.send("retried", countdown=3600)
     control.promote(job, logs.app)
-    logs.await_state(job, State.COMPLETED)
-    assert logs.life(job)[1] == ("promoted", "delayed", "waiting", "asked for")
+    assert logs.own(job)[1:] == [("promoted", "delayed", "waiting", "asked for")]
     control.cancel(other, logs.app)
-    assert logs.life(other)[1:] == [("cancelled", "", "cancelled", "asked for")]
+    control.remove(other, logs.app)
+    assert logs.own(other)[1:] == [("cancelled", "", "cancelled", "asked for"), ("removed", "", "", "asked for")]
+    with pytest.raises(JobNotFound):
+        control.cancel(other, logs.app)
+    assert len(logs.own(other)) == 3
+    wait_until(lambda: len(logs.workers(job)) == 4, says="what was promoted has run")
 
 
 def test_a_message_that_cannot_be_read_is_told_as_it_fails(logs: Logs) -> None:
     kit = logs.app.queue_kit
     message = json.dumps({"body": "", "headers": {"task": "logs.retried", "id": "odd", "timelimit": 5}, "properties": {}})
     kit.sender.run(kit.moves.add("odd", Message(message, logs.queue, "logs.retried")))
-    logs.await_life("odd", ("failed", "active", "failed", "malformed"))
+    logs.await_workers("odd", ("failed", "active", "failed", "malformed"))
+
+
+@pytest.mark.crash
+def test_what_a_dead_worker_held_is_told_by_its_warden(logs: Logs) -> None:
+    """B11: given a worker that is killed while a job runs; then its warden says of each what has become of it."""
+    job = logs.send("held")
+    logs.await_workers(job, CLAIMED)
+    logs.worker.sigkill()
+    logs.await_workers(job, CLAIMED, ("stalled", "active", "waiting", "its worker is lost"))
+    logs.worker.wait_for_log("1 jobs of its given back")
+    warden = [line for line in logs.worker.logs().splitlines() if "queue_kit.warden" in line]
+    assert json.loads(warden[0]).items() >= {"queue": logs.queue, "job_name": "logs.held", "attempt": 1}.items()

@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from queue_kit.observe import transitions
 from queue_kit.store import Ledger, wire
 from queue_kit.store.moves import Reaped
 from queue_kit.store.roster import BATCH, BEAT_MS, Facts, abandon, channel_of, enrol
@@ -49,7 +50,9 @@ class Roster:
         """The worker ends: it is struck out, and what Redis has not heard of its jobs, if anything, stalls at once. If Redis does
         not answer, that is left to the warden."""
         try:
-            list(self._abandon(self._describe().nonce, ledger))
+            for found in self._abandon(self._describe().nonce, ledger):
+                words = "job %s of queue %s was never settled before the worker left; now %s"
+                logger.warning(words, found.id, found.queue, found.outcome, extra=transitions.fields_of_reaped(found))
         except (RedisError, OSError) as error:
             logger.warning("the worker could not leave the roster: %s", error)
             self._witness.let_go()
@@ -68,6 +71,12 @@ def orders_of_warden(app: Any, nonce: str) -> dict[str, Any]:
     return {
         "worker": nonce, "servers": reach(app.connection_for_read(), timeout_ms), "batch": BATCH,
         "abandon": wire.whole(abandon(moves, nonce, BATCH)).decode("latin-1"), "timeout_s": timeout_ms / 1000,
-        "patience_s": 2 * moves.lease_ms / 1000,
+        "patience_s": 2 * moves.lease_ms / 1000, "json": _logs_json(),
         "listen": wire.subscription(channel_of(moves, nonce)).decode("latin-1") if listens else "",
     }  # fmt: skip
+
+
+def _logs_json() -> bool:
+    """Whether this process writes its log by structlog, as `queue_kit.observe.logs` has it; which is not loaded for that."""
+    formatters = (handler.formatter for handler in logging.getLogger().handlers)
+    return any(type(formatter).__module__.startswith("structlog.") for formatter in formatters)

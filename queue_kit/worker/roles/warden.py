@@ -57,30 +57,48 @@ def _listen(server: dict[str, Any], orders: dict[str, Any]) -> None:
 
 
 def _give_back(orders: dict[str, Any]) -> None:
-    servers, until, given = orders["servers"], time.monotonic() + orders["patience_s"], 0
+    servers, until, given = orders["servers"], time.monotonic() + orders["patience_s"], list[list[str]]()
     while servers and time.monotonic() < until:
         left = []
         for server in servers:
             try:
-                given += _abandon(server, orders)
+                _abandon(server, orders, given)
             except (OSError, ValueError):  # down, loading, a replica, whatever it is: it may pass, and the lease is there
                 left.append(server)
         servers = left
         if servers:
             time.sleep(_PAUSE_S)
     if given:
-        sys.stderr.write(f"queue_kit: worker {orders['worker']} is gone; {given} jobs of its given back\n")
+        _tell(given, orders)
 
 
-def _abandon(server: dict[str, Any], orders: dict[str, Any]) -> int:
-    given, batch = 0, orders["batch"]
-    while True:
+def _abandon(server: dict[str, Any], orders: dict[str, Any], given: list[list[str]]) -> None:
+    count = orders["batch"]
+    while count == orders["batch"]:
         with _connected(_primary(server, orders["timeout_s"]), orders["timeout_s"]) as link:
-            rows = _first_line(link, server["hello"], orders["abandon"])
-        count = int(rows.removeprefix(b"*"))
-        given += count
-        if count < batch:
-            return given
+            count = int(_first_line(link, server["hello"], orders["abandon"])[1:])
+            given += ([_text(link) for _ in range(int(link.readline()[1:]))] for _ in range(count))
+
+
+def _text(link: Any) -> str:
+    text: bytes = link.read(int(link.readline()[1:]) + 2)[:-2]
+    return text.decode("utf-8", "replace")
+
+
+def _tell(given: list[list[str]], orders: dict[str, Any]) -> None:
+    """A line for each job, with the fields of `queue_kit.observe.transitions`, then one for all; as JSON if the worker logs so."""
+    lines = []
+    for job_id, queue, outcome, worker, _, name, correlation_id, attempt in given:
+        begun = outcome != "released"
+        moved = {"from": "active" if begun else "waiting", "to": outcome if begun else "waiting", "cause": "its worker is lost"}
+        whose = {"queue": queue, "job_id": job_id, "job_name": name, "correlation_id": correlation_id, "attempt": int(attempt)}
+        words = f"job {job_id} of queue {queue} stalled: its worker {worker} is lost; now {outcome}"
+        lines.append((words, {"transition": "stalled" if begun else "released", **moved, **whose}))
+    lines.append((f"worker {orders['worker']} is gone; {len(given)} jobs of its given back", {}))
+    what = {"logger": "queue_kit.warden", "level": "warning", "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    for words, fields in lines:
+        line = json.dumps({"event": words, **what, **fields}) if orders["json"] else f"queue_kit: {words}"
+        sys.stderr.write(line + "\n")
 
 
 def _primary(server: dict[str, Any], timeout_s: float) -> dict[str, Any]:
