@@ -86,7 +86,7 @@ def _text(link: Any) -> str:
 
 
 def _tell(given: list[list[str]], orders: dict[str, Any]) -> None:
-    """A line for each job, with the fields of `queue_kit.observe.transitions`, then one for all; as JSON if the worker logs so."""
+    """A line for each job, as `queue_kit.observe.transitions` has it, then one for all; as JSON if the worker logs so."""
     lines = []
     for job_id, queue, outcome, worker, _, name, correlation_id, attempt in given:
         begun = outcome != "released"
