@@ -9,10 +9,10 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from examhall.models import Attempt
+from examhall.models import Attempt, Question
 from examhall.scoring import fetch_score
 from queue_kit import enqueue, exponential
 
@@ -55,11 +55,13 @@ def in_time(attempt: Attempt, answers: Answers | None) -> Answers | None:
 def left_lying(rung_before: datetime, most: int = 1000) -> list[Attempt]:
     """Return what nobody hands in any more: open after a bell before that instant, or handed in to a queue that was away.
 
-    A sheet without any answer is that of somebody who did not come.
+    A sheet without any answer is that of somebody who did not come. Where the exam has lost its questions there is nothing to
+    grade: such papers lie until it has some again, and take no place from those that can be collected.
     """
+    asks = Exists(Question.objects.filter(exam=OuterRef("exam")))
     open_still = Q(status=Attempt.Status.OPEN, exam__bell_at__lt=rung_before) & ~Q(answers={})
     not_taken = Q(status=Attempt.Status.GRADING, grading_job="", submitted_at__lt=rung_before)
-    return list(Attempt.objects.select_related("exam").filter(open_still | not_taken).order_by("pk")[:most])
+    return list(Attempt.objects.select_related("exam").filter(asks, open_still | not_taken).order_by("pk")[:most])
 
 
 def collect_paper(attempt: Attempt) -> bool:

@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from examhall.models import Attempt, Exam
+from examhall.models import Attempt, Exam, Question
+from examhall.submission import left_lying
 from examhall.tasks import collect_papers
 from queue_kit import InvalidPayload
 from tests.support.redis_server import RedisServer
@@ -42,6 +43,21 @@ def test_what_the_queue_did_not_take_is_sent_again(attempt: Attempt, site: Clien
     assert collect(ago(-1)) == 1
     attempt.refresh_from_db()
     assert attempt.grading_job
+
+
+def test_papers_of_an_exam_without_questions_are_not_read_again_and_again(attempt: Attempt, queue: RedisServer) -> None:
+    """Given more of them than one run reads; then they take no place from those of other exams, and have not gone for good."""
+    lost, papers = attempt.exam, Attempt.objects.filter(exam=attempt.exam)
+    Exam.objects.update(bell_at=ago(120))
+    questions = list(lost.questions.all())
+    lost.questions.all().delete()
+    assert (left_lying(ago(60)), collect(ago(60))) == ([], 0)
+    other = Exam.objects.create(slug="other", title="Other", bell_at=ago(120))
+    Question.objects.create(exam=other, number=1, text="?", right="a")
+    late = Attempt.objects.create(exam=other, candidate="Ben", answers={"1": "a"})
+    assert left_lying(ago(60), most=1) == [late]
+    Question.objects.bulk_create(questions)
+    assert len(left_lying(ago(60))) == 1 + papers.exclude(answers={}).count()
 
 
 def test_an_instant_without_a_zone_is_refused(attempt: Attempt) -> None:
