@@ -50,10 +50,10 @@ chaos: $(DEV) ## kill, freeze and cut off everything at random for a minute, the
 soak: $(DEV) ## the same until 100,000 jobs were sent and 1,000 processes killed: about an hour
 	@$(RUN) -m tests.chaos --jobs 100000 --kills 1000 --rate 100 --every 0.8 $(ARGS)
 
-bench: $(DEV) ## measure against stock Celery on the same Redis
+bench: $(DEV) ## measure against stock Celery and other task queues, all that grows, and each guarantee; 20 minutes
 	@$(RUN) -m benchmarks
 
-bench-quick: $(DEV) ## the same in under two minutes
+bench-quick: $(DEV) ## measure against stock Celery alone, in under two minutes
 	@$(RUN) -m benchmarks --quick
 
 lint: $(DEV) ## style, types, import contracts, sizes

@@ -24,7 +24,7 @@ MEASURES = {
 
 def run(stand: Stand, *, quick: bool) -> tuple[str, dict[str, Any]]:
     """Measure both by turns, and return the table and what belongs into results.json."""
-    idle_s, jobs, rounds = (4, 100, 1) if quick else (10, 400, 3)
+    idle_s, jobs, rounds = (4, 100, 1) if quick else (20, 400, 3)
     pairs = [(measure(stand, 1, idle_s, jobs), measure(stand, MANY, idle_s, jobs)) for _ in range(rounds)]
     rows = {}
     for name in MEASURES:

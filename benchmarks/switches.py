@@ -51,7 +51,7 @@ def measure(stand: Stand, without: str, jobs: int) -> Figures:
     with stand.worker(CUT, PREFORK, **cut) as worker:
         drained = drain(stand, CUT, worker, jobs)["drain"]
         redis_us = script_us(stand) / jobs
-        failing = _drain_failing(stand, worker, jobs // 2, cut)
+        failing = _drain_failing(stand, worker, jobs // 4, cut)
     keyed = stand.produce(CUT, "keyed", jobs // 2, **cut)["per_s"]
     return {"enqueue": enqueue, "drain": drained, "redis_us": redis_us, "drain_failing": failing, "enqueue_keyed": keyed}
 
