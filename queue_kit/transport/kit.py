@@ -22,7 +22,7 @@ class Run:
 
     ``inside``: the task's own function is running; ``moved_to``: the state that what it sent under its own id has put it in;
     ``lost``: that was refused; ``exhausted``: it asked for a retry and had none left; ``why``: cause and reason of the attempt
-    that failed, for the history.
+    that failed, for the history; ``late``: what it has come to could not be stored at once.
     """
 
     id: str
@@ -38,6 +38,7 @@ class Run:
     lost: bool = False
     exhausted: bool = False
     replaced: bool = False
+    late: bool = False
     unsent: tuple[Message, When] | None = None
 
 

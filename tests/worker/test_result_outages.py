@@ -78,10 +78,11 @@ def test_a_chord_is_not_given_up_whichever_answer_is_lost(
         assert body.get(timeout=10) == "done"
 
 
-def _chord(stage: Stage, gate: str) -> Any:
-    """A chord of two, the last part of which runs and waits for a gate."""
+def _chord(stage: Stage, gate: str, each: bool = False) -> Any:
+    """A chord of two, the last part of which runs and waits for a gate, or each of its runs for one."""
     tasks, before = stage.app.tasks, len(stage.book("start"))
-    parts = [tasks["crash.plain"].si().set(queue=stage.queue), tasks["crash.hold"].si(gate=gate).set(queue=stage.queue)]
+    parts = [tasks["crash.plain"].si().set(queue=stage.queue), tasks["crash.hold"].si(gate=gate, each=each)]
+    parts[1].set(queue=stage.queue)
     body = chord(parts)(tasks["crash.plain"].si().set(queue=stage.queue))
     wait_until(lambda: len(stage.book("start")) == before + 2, says="the last part runs")
     return body
@@ -102,3 +103,31 @@ def test_a_chord_that_was_cut_off_is_ended_by_a_rerun(away: Stage, own_redis: Ow
     wait_until(lambda: away.census.job(body.id), says="the body is there", within_s=20)
     assert away.await_end(body.id).state is State.COMPLETED
     assert away.starts(body.id) == 1
+
+
+def test_a_run_that_has_lost_its_lease_does_not_end_the_chord_of_its_rerun(
+    away: Stage, own_redis: OwnRedis, own_proxy: OwnProxy
+) -> None:
+    """Given the last part of a chord, whose worker is cut off from everything as it returns, until another worker runs the part
+    again and the first has given up to store what it returned. Back again, it stores its trouble nowhere: the rerun's result
+    counts, and the body runs."""
+    broker, results = own_redis(), own_redis()
+    away = Stage(broker.url(), away.queue, away.folder, away.start_worker, away.env)
+    networks = own_proxy(broker), own_proxy(results)
+    away.app.conf.result_backend = results.url()
+    first = away.worker("threads", broker_url=networks[0].url(), backend_url=networks[1].url())
+    body = _chord(away, "go", each=True)
+    for network in networks:
+        network.cut()
+    away.open("go1")
+    away.worker("solo", backend_url=results.url())
+    first.wait_for_log("Exception raised outside body")
+    wait_until(lambda: len(away.book("start")) == 3, says="the part runs again", within_s=20)
+    for network in networks:
+        network.restore()
+    first.wait_for_log("has lost its lease")
+    first.sigterm()
+    first.wait_exit(within_s=20)
+    away.open("go2")
+    wait_until(lambda: away.census.job(body.id), says="the body is there", within_s=20)
+    assert away.await_end(body.id).state is State.COMPLETED

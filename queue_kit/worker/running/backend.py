@@ -4,7 +4,8 @@ Without it a run that ends while the result backend does not answer would fail, 
 would give up a chord of which the last part returns just then. The body of a chord would also be lost with the part that was
 to send it: Celery lets that part take a claim of ten seconds and more, send the body, and then strike the chord out, and expects
 a part whose worker died in between to come back later than that. Ours come back within seconds, would find the claim of their
-own dead run, and leave the body to it. The body's id is fixed, so that two who send it are one job.
+own dead run, and leave the body to it. The body's id is fixed, so that two who send it are one job. And a run that has lost its
+lease while it waited would put its trouble in the place of what its rerun returns, and so end their chord.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any, Final
 from celery.app.task import Context
 from celery.backends.redis import RedisBackend
 
-from queue_kit.states import StopReason
+from queue_kit.errors import QueueUnavailable
 from queue_kit.transport.kit import Kit
+from queue_kit.worker.running.lost import LeaseLost, make_sure
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +44,8 @@ def outlast(backend: Any, kit: Kit) -> None:
     """Let the runs of this process try for as long as a lease lasts to store what they have come to. Safe to call twice."""
     if not isinstance(backend, RedisBackend) or "mark_as_done" in vars(backend):
         return
-    for name in ("mark_as_done", "mark_as_failure"):
-        setattr(backend, name, _patient(getattr(backend, name), backend, kit))
+    backend.mark_as_done = _patient(backend.mark_as_done, backend, kit)
+    backend.mark_as_failure = _silent_if_lost(_patient(backend.mark_as_failure, backend, kit))
     backend.chord_error_from_stack = _unless_it_passes(backend.chord_error_from_stack, backend, kit)
 
 
@@ -57,17 +59,29 @@ def _patient(mark: Callable[..., Any], backend: Any, kit: Kit) -> Callable[..., 
         _guard_size(backend.client)
         while True:
             try:
-                if again:
+                if run.late:
+                    make_sure(run, kit)
+                if run.late or again:
                     free_claim(backend, request)
                 return mark(task_id, *args, **kwargs)
             except Exception as error:  # noqa: BLE001 - the backend says which of them pass
                 trouble: Any = error.__cause__ if isinstance(error, _CutOff) else error
-                lost = run.stop.reason is StopReason.LEASE_LOST
-                if lost or not backend.exception_safe_to_retry(trouble) or time.monotonic() > until:
+                run.late = True
+                passes = isinstance(trouble, QueueUnavailable) or backend.exception_safe_to_retry(trouble)
+                if not passes or time.monotonic() > until:
                     raise trouble from None
                 logger.warning("the result of job %s cannot be stored, trying again: %s", task_id, trouble)
                 time.sleep(_PAUSE_S)
-                again = True
+
+    return marking
+
+
+def _silent_if_lost(mark: Callable[..., Any]) -> Callable[..., Any]:
+    def marking(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return mark(*args, **kwargs)
+        except LeaseLost:
+            return None
 
     return marking
 

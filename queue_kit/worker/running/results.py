@@ -10,7 +10,7 @@ from typing import Any
 
 from queue_kit.errors import QueueUnavailable
 from queue_kit.worker.running.current import CurrentJob
-from queue_kit.worker.running.run import LeaseLost
+from queue_kit.worker.running.lost import LeaseLost
 
 
 def keep_result(run: CurrentJob, value: Any) -> None:

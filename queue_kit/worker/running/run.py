@@ -20,16 +20,13 @@ from queue_kit.transport import points
 from queue_kit.transport.kit import Kit, Run
 from queue_kit.worker.running.backend import outlast
 from queue_kit.worker.running.deadline import interrupted, overdue
+from queue_kit.worker.running.lost import LeaseLost
 from queue_kit.worker.running.tracing import tell_run
 
 logger = logging.getLogger(__name__)
 
 #: A run that has lasted this fraction of its lease checks its token before anything is stored.
 _NEARLY: Final = 0.75
-
-
-class LeaseLost(Ignore):
-    """The lease of this run is another's: nothing of it may be stored."""
 
 
 class Ended(Ignore):

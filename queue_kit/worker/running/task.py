@@ -21,7 +21,7 @@ from queue_kit.settings import Settings
 from queue_kit.transport.envelope import PROPERTY
 from queue_kit.transport.kit import Run
 from queue_kit.worker.running.failure import failure_of
-from queue_kit.worker.running.run import LeaseLost
+from queue_kit.worker.running.lost import LeaseLost
 from queue_kit.worker.running.waits import wait_ms
 
 #: What ``max_retries=None`` means in Celery, as a number of attempts.

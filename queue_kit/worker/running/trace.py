@@ -27,7 +27,8 @@ from queue_kit.transport.stops import Stop
 from queue_kit.worker.running.deadline import watch
 from queue_kit.worker.running.failure import failure_of
 from queue_kit.worker.running.lineage import attend_canvas, name_replacement, naming
-from queue_kit.worker.running.run import LeaseLost, govern
+from queue_kit.worker.running.lost import LeaseLost, make_sure
+from queue_kit.worker.running.run import govern
 from queue_kit.worker.running.task import adopt
 from queue_kit.worker.running.tracing import hear_failures
 
@@ -148,7 +149,7 @@ def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:
         if run is None:
             return replace(task, signature)
         replays, collect = run.facts.get("replays", 0), task.app.tasks["celery.accumulate"].s(index=0)
-        _make_sure(run, kit)
+        make_sure(run, kit)  # the tasks of a canvas bear ids of their own, so no token refuses them
         named = name_replacement(signature, run.id, run.nesting, replays, collect)
         try:
             with naming(run.id, f"replace/{run.nesting}/{replays}"):
@@ -160,13 +161,3 @@ def _replacing(replace: Callable[..., Any], kit: Kit) -> Callable[..., Any]:
             raise
 
     return replacing
-
-
-def _make_sure(run: Run, kit: Kit) -> None:
-    """The tasks of a canvas bear ids of their own, so no token refuses them: ask before they are sent.
-
-    :raises LeaseLost: the job is another's.
-    :raises QueueUnavailable: Redis does not answer, and would not take the canvas.
-    """
-    if kit.sender.run(kit.moves.check(run.id, run.token)) in ("lost", "gone"):
-        raise LeaseLost(f"the lease of {run.id} is lost")

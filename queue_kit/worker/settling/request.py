@@ -35,7 +35,7 @@ from queue_kit.transport.held import HeldJob
 from queue_kit.worker.running import deadline
 from queue_kit.worker.running.failure import failure_of, unwrapped
 from queue_kit.worker.running.lineage import replaced_by
-from queue_kit.worker.running.run import LeaseLost
+from queue_kit.worker.running.lost import LeaseLost
 from queue_kit.worker.running.task import policy_of, timeout_of
 from queue_kit.worker.running.trace import Report, trace_job
 from queue_kit.worker.running.waits import wait_ms
