@@ -23,9 +23,12 @@ SCHEDULES = {"quick": 500, "slow": 2300}
 
 
 def make(broker_url: str | None = None, **settings: Any) -> Celery:
-    """Make an app with all jobs below; settings that are not given come from the environment."""
+    """Make an app with all jobs below; settings that are not given come from the environment, as the name of a primary."""
     app = Celery("chaos", broker=broker_url, set_as_current=True)
     app.conf.update(task_default_queue=QUEUES[0], result_expires=600)
+    if "CHAOS_PRIMARY" in os.environ:
+        by_name = {"master_name": os.environ["CHAOS_PRIMARY"]}
+        app.conf.update(broker_transport_options=by_name, result_backend_transport_options=by_name)
     install(app, settings)
     return app
 

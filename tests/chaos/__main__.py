@@ -24,6 +24,8 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=1.0, help="seconds between two troubles, on average (default 1)")
     parser.add_argument("--lease-ms", type=int, default=3000, help="how long a lease lasts (default 3000)")
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
+    parser.add_argument("--sentinels", action="store_true", help="a primary under Sentinels is lost, not one Redis")
+    parser.add_argument("--wait", action="store_true", help="with them: each send waits for a replica")
     parser.add_argument("--folder", type=Path, default=None, help="where logs, books and the picture go")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
@@ -31,7 +33,9 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("sent-*")):
         parser.error(f"--folder: {folder} has the books of another run; name a new one")
-    plan = Plan(given.seconds, given.jobs, given.kills, given.rate, given.every, given.lease_ms, seed)
+    plan = Plan(
+        given.seconds, given.jobs, given.kills, given.rate, given.every, given.lease_ms, seed, given.sentinels, given.wait
+    )  # fmt: skip
     print(f"seed {seed}; logs, books and the picture go to {folder}", flush=True)
     found = Run(plan, folder).go()
     print("\n".join(found[:50]) if found else "The books balance, and refuse each fault that is planted into them.")

@@ -25,9 +25,11 @@ def faults(evidence: Evidence) -> list[str]:
 
 
 def lost(evidence: Evidence) -> Iterator[str]:
-    """Every accepted job is in exactly one final state, as is every other that was added; once more after each replay."""
+    """Every accepted job is in exactly one final state, as is every other that was added; once more after each replay. What
+    no replica had may be gone."""
     failed = {job_id for job_id, trace in evidence.traces.items() if "completed" not in finals(trace)}
-    for job_id in {*evidence.accepted(), *evidence.traces} - never_sent(evidence, failed):
+    gone = evidence.excused - evidence.traces.keys()
+    for job_id in {*evidence.accepted(), *evidence.traces} - gone - never_sent(evidence, failed | gone):
         for life in _lives(evidence.traces.get(job_id, [])):
             ends = finals(life)
             if not ends:
@@ -51,12 +53,14 @@ def unexplained(evidence: Evidence) -> Iterator[str]:
 
 
 def doubles(evidence: Evidence) -> Iterator[str]:
-    """One start in Redis is one run of the function at most, and no function runs without."""
+    """One start in Redis is one run of the function at most, and no function runs without; one that a fail-over has undone is
+    another than that of the same number."""
     begun = {(job_id, event.run) for job_id, trace in evidence.traces.items() for event in trace if event.kind == "active"}
     for (job_id, run), times in Counter((start.id, start.run) for start in evidence.starts).items():
-        if times > 1:
+        undone = evidence.undone.starts[job_id, run]
+        if times > 1 + undone:
             yield f"ran {times} times in one start: {job_id}, start {run}"
-        if (job_id, run) not in begun:
+        if (job_id, run) not in begun and not undone:
             yield f"ran without a start: {job_id}, start {run}: {told(evidence, job_id)}"
 
 

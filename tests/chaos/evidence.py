@@ -73,13 +73,22 @@ class Send:
 
 
 @dataclass
+class Undone:
+    """What was with a primary that was lost, and with no replica. added: ids of jobs. starts: of a job, by number."""
+
+    added: set[str] = field(default_factory=set)
+    starts: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+
+@dataclass
 class Evidence:
     """All of it.
 
     effects: how often each job's effect is in the database. returned: steps whose function came to its end, in whichever
     run; Celery sends on what follows before the step's own end is known. committed: ids whose row is in the database, of
-    those in the outbox. looks: of all beats. leftovers: keys, leases and rows that nobody will clean up. gaps: what the
-    harness itself has missed. deaths: processes that ended though nobody killed them, and what did not come back.
+    those in the outbox. looks: of all beats. undone: by fail-overs. waited: whether each send has waited for a replica.
+    leftovers: keys, leases and rows that nobody will clean up. gaps: what the harness itself has missed. deaths: processes
+    that ended though nobody killed them, and what did not come back.
     """
 
     sends: list[Send]
@@ -89,10 +98,17 @@ class Evidence:
     returned: frozenset[str] = frozenset()
     committed: frozenset[str] = frozenset()
     looks: list[Look] = field(default_factory=list)
+    undone: Undone = field(default_factory=Undone)
+    waited: bool = False
     kills: list[Kill] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
+
+    @property
+    def excused(self) -> set[str]:
+        """Jobs that may be gone: no replica had them, and nobody had waited for that."""
+        return set() if self.waited else self.undone.added
 
     def accepted(self) -> Iterator[str]:
         """Ids of all jobs that a producer was told are there; of a canvas all steps, of which only the first is sent."""

@@ -17,7 +17,7 @@ from tests.chaos.places import POOLS, SenderPlace, WorkerPlace
 from tests.support.cable import Cable
 from tests.support.processes import kill_session
 from tests.support.proxy import TcpProxy
-from tests.support.redis_server import RedisServer
+from tests.support.replicated import AnyRedis
 from tests.support.waiting import wait_for_exit
 
 #: How many of each there are, behind the workers.
@@ -30,7 +30,7 @@ SHUTDOWN_S = 40.0
 class Fleet:
     """All of them. kills: who was killed when. deaths: who has ended without. cables: whether workers can be cut off by one."""
 
-    server: RedisServer
+    server: AnyRedis
     folder: Path
     env: Mapping[str, str]
     dice: random.Random
@@ -150,13 +150,13 @@ class Fleet:
                 self.deaths.append(f"{sender.kind} {sender.name} ended with {code} when asked to: see its log")
 
     def end_working(self) -> None:
-        """Ask the workers to end; each has nothing left to do, and must say so with exit code 0."""
+        """Ask the workers to end; each that is past its start has nothing left to do, and must say so with exit code 0."""
         running = [place.running for place in self.workers]
         for worker in filter(None, running):
             worker.sigterm()
         for worker in filter(None, running):
             code = worker.wait_exit(within_s=SHUTDOWN_S)
-            if code != 0:
+            if code not in (0, -signal.SIGTERM):
                 self.deaths.append(f"{worker.hostname} ended with {code} when asked to: see {worker.log_file}")
 
     def close(self) -> None:

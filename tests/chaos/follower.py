@@ -15,31 +15,33 @@ import redis
 
 from tests.chaos.evidence import FINAL, REPLAYED, Event
 from tests.support.events import stream_key
-from tests.support.redis_server import RedisServer
+from tests.support.replicated import AnyRedis
 
 AT_ONCE = 5000
 
 
 class Follower:
-    """A thread that reads all streams of a server, over every restart; `traces` has each job's events in order."""
+    """A thread that reads all streams of a server, over every restart; `traces` has each job's events in order. After a fail-over
+    `start` it anew: what the next primary does not have has not been."""
 
-    def __init__(self, server: RedisServer, queues: Sequence[str]) -> None:
+    def __init__(self, server: AnyRedis, queues: Sequence[str]) -> None:
+        self._server, self._queues = server, queues
+        self._turn = threading.Lock()  # a dict that grows must not be looked through
+        self._stop = threading.Event()
+
+    def start(self) -> Follower:
+        """Begin to follow, from the beginning."""
         self.traces: dict[str, list[Event]] = defaultdict(list)
         self.seen: Counter[str] = Counter()
         self.added = self.ended = 0
-        self._server = server
-        self._places = {stream_key(queue): "0" for queue in queues}
-        self._turn = threading.Lock()  # a dict that grows must not be looked through
-        self._stop = threading.Event()
+        self._places = {stream_key(queue): "0" for queue in self._queues}
+        self._stop.clear()
         self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
-
-    def start(self) -> Follower:
-        """Begin to follow."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End, once all has been read that is there now."""
+        """End, once all has been read that is there now, or its server is not."""
         self._stop.set()
         self._thread.join()
 
@@ -79,6 +81,8 @@ class Follower:
             except (redis.RedisError, OSError):
                 with contextlib.suppress(redis.RedisError, OSError):
                     client.close()
+                if last and not self._server.running:
+                    return
                 self._stop.wait(0.02)
                 continue
             for key, entries in found:
@@ -98,6 +102,9 @@ class Follower:
             if job_id:
                 event = Event(kind, int(entry.split("-")[0]), int(fields.get("attempts_started", 0)))
                 with self._turn:
-                    self.traces[job_id].append(event)
+                    trace = self.traces[job_id]
+                    trace.append(event)
+                    if len(trace) > 1 and event.at_ms < trace[-2].at_ms:  # a job that was replaced may change its queue
+                        trace.sort(key=lambda told: told.at_ms)
         if entries:
             self._places[key] = entries[-1][0]

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from queue_kit import QueueKitError, control, dead_letters
 from tests.apps import chaos_app
 from tests.chaos.follower import Follower
-from tests.support.redis_server import RedisServer
+from tests.support.replicated import AnyRedis
 
 AT_ONCE = 3
 
@@ -21,7 +21,7 @@ AT_ONCE = 3
 class Operator:
     """Acts on a few jobs at a time, straight on Redis; where that is away, another time."""
 
-    def __init__(self, server: RedisServer, follower: Follower, dice: random.Random) -> None:
+    def __init__(self, server: AnyRedis, follower: Follower, dice: random.Random) -> None:
         self._app = chaos_app.make(server.url())
         self._follower, self._dice = follower, dice
 

@@ -13,7 +13,7 @@ import redis
 
 from tests.apps.chaos_app import QUEUES
 from tests.chaos.books import faults
-from tests.chaos.evidence import FINAL, Event, Evidence, Look
+from tests.chaos.evidence import FINAL, Event, Evidence, Look, Undone
 from tests.chaos.leftovers import leftovers
 from tests.support.events import PREFIX
 
@@ -100,9 +100,22 @@ def fired_early(evidence: Evidence) -> None:
     evidence.traces[fired].insert(0, Event("added", int(fired.split(":")[2]) - 1))
 
 
+def loss_of_what_was_waited_for(evidence: Evidence) -> None:
+    """A fail-over takes a job that was accepted once a replica had it."""
+    job_id = _ended(evidence)
+    del evidence.traces[job_id]
+    evidence.undone, evidence.waited = Undone({job_id}), True
+
+
+def return_from_the_dead(evidence: Evidence) -> None:
+    """A job that no replica had is there after the fail-over."""
+    evidence.undone = Undone({_ended(evidence)})
+
+
 PLANTS: tuple[Callable[[Evidence], None], ...] = (
     loss, vanishing, second_end, double, fork, second_effect, unfinished_canvas, step_too_soon, write_in_spite,
     replacement_lost, row_lost, row_taken_back, fire_time_missed, fired_early,
+    loss_of_what_was_waited_for, return_from_the_dead,
 )  # fmt: skip
 
 

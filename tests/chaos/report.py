@@ -34,6 +34,7 @@ def table(evidence: Evidence, done: Mapping[str, int], seconds: float) -> str:
         f"{'kills':<28}{len(evidence.kills)}",
         f"{'rows committed':<28}{len(evidence.committed)}",
         f"{'fire times':<28}{sum(job_id.startswith('schedule:') for job_id in evidence.traces)}",
+        f"{'undone by fail-overs':<28}{_undone(evidence)}",
         f"{'lost':<28}{sum(1 for _ in lost(evidence))}",
         f"{'unexplained extra runs':<28}{sum(1 for check in (unexplained, doubles) for _ in check(evidence))}",
         "",
@@ -41,6 +42,11 @@ def table(evidence: Evidence, done: Mapping[str, int], seconds: float) -> str:
         "",
     ]
     return "\n".join([*lines, *_recoveries(evidence)])
+
+
+def _undone(evidence: Evidence) -> str:
+    gone = sum(job_id in evidence.undone.added for job_id in evidence.accepted())
+    return f"{gone} accepted jobs, {evidence.undone.starts.total()} starts"
 
 
 def _recoveries(evidence: Evidence) -> list[str]:

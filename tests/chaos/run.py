@@ -5,6 +5,7 @@ Without the rest at the end a job that is merely late could not be told from one
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -19,16 +20,19 @@ from tests.apps import chaos_app
 from tests.apps.chaos_app import QUEUES, SCHEDULES
 from tests.chaos.books import faults
 from tests.chaos.database import committed, database, effects, rows_left, rows_not_seen
-from tests.chaos.evidence import Evidence, read_looks, read_sends, read_starts
+from tests.chaos.evidence import Evidence, Undone, read_looks, read_sends, read_starts
+from tests.chaos.failover import FailOvers
 from tests.chaos.fleet import Fleet
 from tests.chaos.follower import Follower
 from tests.chaos.leftovers import busy, leftovers
 from tests.chaos.operator import Operator
 from tests.chaos.planting import leaks_not_seen, not_refused
 from tests.chaos.report import picture, table
-from tests.chaos.trouble import Trouble
+from tests.chaos.trouble import OF_REDIS, Trouble
 from tests.support.cable import permitted
 from tests.support.redis_server import RedisServer
+from tests.support.replicated import AnyRedis, Replicated
+from tests.support.sentinel import NAME
 from tests.support.waiting import let_pass, wait_until
 
 #: More than this many jobs that have not ended, and the producers wait: the run is to show crashes, not a full queue.
@@ -48,6 +52,8 @@ class Plan:
     every_s: float
     lease_ms: int
     seed: int
+    sentinels: bool
+    waits: bool
 
 
 @dataclass
@@ -62,25 +68,39 @@ class Run:
         """Run, write the picture, print the table; return what does not balance."""
         with ExitStack() as stack:
             url = stack.enter_context(database(self.folder))
-            server = stack.enter_context(RedisServer(appendonly=True))
+            server = self._redis(stack)
             dice = random.Random(self.plan.seed)
-            fleet = Fleet(server, self.folder, self._environment(url), dice, self.plan.rate_per_s, permitted())
+            cables = not self.plan.sentinels and permitted()
+            fleet = Fleet(server, self.folder, self._environment(url, server), dice, self.plan.rate_per_s, cables)
             stack.callback(fleet.close)
             follower = Follower(server, QUEUES).start()
+            failovers = FailOvers(server, follower) if isinstance(server, Replicated) else None
             for name, every_ms in SCHEDULES.items():
                 schedules(chaos_app.make(server.url())).upsert(name, "chaos.pause", {"seconds": 0.01}, every_ms=every_ms)
-            trouble = Trouble(fleet.start(), Operator(server, follower, dice), dice, self.plan.lease_ms / 1000)
+            operator = Operator(server, follower, dice)
+            trouble = Trouble(fleet.start(), operator, dice, self.plan.lease_ms / 1000, failovers)
             began = time.monotonic()
             self._break_things(trouble, follower)
             self._come_to_rest(trouble, follower)
             return self._judge(trouble, follower, time.monotonic() - began)
 
-    def _environment(self, database: str) -> dict[str, str]:
-        return {
-            "CHAOS_FOLDER": str(self.folder), "DATABASE_URL": database, "DJANGO_SETTINGS_MODULE": "tests.apps.chaos_settings",
+    def _redis(self, stack: ExitStack) -> AnyRedis:
+        if not self.plan.sentinels:
+            return stack.enter_context(RedisServer(appendonly=True))
+        server = Replicated()
+        stack.callback(server.close)
+        os.environ["CHAOS_PRIMARY"] = NAME
+        return server
+
+    def _environment(self, url: str, server: AnyRedis) -> dict[str, str]:
+        env = {
+            "CHAOS_FOLDER": str(self.folder), "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.apps.chaos_settings",
             "WORKER_LOCK_DURATION_MS": str(self.plan.lease_ms), "WORKER_STALLED_INTERVAL_MS": str(self.plan.lease_ms // 10),
-            "REDIS_RETRY_MAX_MS": "500", "JANITOR_INTERVAL_MS": "2000",
+            "REDIS_RETRY_MAX_MS": "500", "JANITOR_INTERVAL_MS": "2000", "ENQUEUE_WAIT_REPLICAS": str(int(self.plan.waits)),
         }  # fmt: skip
+        if self.plan.sentinels:
+            env |= {"CHAOS_PRIMARY": NAME, "CELERY_BROKER_URL": server.url(), "CELERY_RESULT_BACKEND": server.url()}
+        return env
 
     def _break_things(self, trouble: Trouble, follower: Follower) -> None:
         fleet, until = trouble.fleet, time.monotonic() + self.plan.seconds
@@ -92,7 +112,7 @@ class Run:
             self._hold_back(follower)
             if time.monotonic() >= next_at:
                 next_at = time.monotonic() + trouble.dice.expovariate(1 / self.plan.every_s)
-                if trouble.act() == "Redis killed":
+                if trouble.act() in OF_REDIS:
                     self.redis_kills.append(time.time())
             let_pass(0.02, because="what was broken has to be felt")
 
@@ -133,7 +153,8 @@ class Run:
             evidence = Evidence(
                 sends=read_sends(self.folder), traces=follower.traces, starts=read_starts(self.folder), effects=effects(),
                 returned=frozenset(start.id for start in read_starts(self.folder, "returned")), committed=committed(),
-                looks=read_looks(self.folder), kills=fleet.kills, leftovers=[*leftovers(client), *rows_left()],
+                looks=read_looks(self.folder), undone=trouble.failovers.undone if trouble.failovers else Undone(),
+                waited=self.plan.waits, kills=fleet.kills, leftovers=[*leftovers(client), *rows_left()],
                 gaps=follower.gaps(), deaths=fleet.deaths,
             )  # fmt: skip
             missed = [*not_refused(evidence), *leaks_not_seen(client), *rows_not_seen()]

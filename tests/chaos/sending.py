@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from tests.apps.chaos_app import SCHEDULES
 from tests.chaos.evidence import FINAL, Event, Evidence
 
+#: Kinds of one job each that nobody but its producer sends.
+ONCE = ("pause", "long", "later", "flaky", "snooze", "doomed", "effect")
+
 
 def never_sent(evidence: Evidence, failed: set[str]) -> set[str]:
     """Steps of a canvas behind one that has failed, or never came itself."""
@@ -61,7 +64,7 @@ def two_jobs_of_a_key(evidence: Evidence) -> Iterator[str]:
     """Sends with one deduplication key are one job."""
     jobs = defaultdict(set)
     for send in evidence.sends:
-        if send.kind == "key" and send.verdict == "accepted":
+        if send.kind == "key" and send.verdict == "accepted" and send.got[0] not in evidence.excused:
             jobs[send.got[1]].add(send.got[0])
     yield from (f"two jobs of one key: {key}: {sorted(ids)}" for key, ids in jobs.items() if len(ids) > 1)
 
@@ -71,8 +74,15 @@ def rows_and_jobs(evidence: Evidence) -> Iterator[str]:
     for send in evidence.sends:
         if send.kind == "outbox":
             there, committed = send.ids[0] in evidence.traces, send.ids[0] in evidence.committed
-            if there != committed:
+            if there != committed and send.ids[0] not in evidence.excused:
                 yield f"a {'row without its job' if committed else 'job without its row'}: {send.ids[0]}, {send.verdict}"
+
+
+def undone_and_there(evidence: Evidence) -> Iterator[str]:
+    """What only the lost primary had does not come back: a producer sends nothing twice."""
+    for send in evidence.sends:
+        if send.kind in ONCE and send.ids[0] in evidence.undone.added and send.ids[0] in evidence.traces:
+            yield f"undone, and yet there: {send.ids[0]}"
 
 
 def fire_times(evidence: Evidence) -> Iterator[str]:
@@ -91,15 +101,15 @@ def fired_wrongly(evidence: Evidence) -> Iterator[str]:
     """Nothing is sent before its time, or at a time that is none."""
     for name, times in _fired(evidence).items():
         for at_ms in times:
-            trace = evidence.traces[f"schedule:{name}:{at_ms}"]
+            trace = evidence.traces.get(f"schedule:{name}:{at_ms}", [])
             if at_ms % SCHEDULES[name] or any(event.at_ms < at_ms for event in trace):
                 yield f"fired wrongly: schedule:{name}:{at_ms}"
 
 
 def _fired(evidence: Evidence) -> dict[str, set[int]]:
-    """Fire times of each schedule that are jobs."""
+    """Fire times of each schedule that are jobs, or were."""
     fired: dict[str, set[int]] = defaultdict(set)
-    for job_id in evidence.traces:
+    for job_id in {*evidence.traces, *evidence.excused}:
         if job_id.startswith("schedule:"):
             _, name, at_ms = job_id.split(":")
             fired[name].add(int(at_ms))
@@ -107,8 +117,8 @@ def _fired(evidence: Evidence) -> dict[str, set[int]]:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
-    canvas_out_of_turn, replaced_in_vain, refused_and_there, two_jobs_of_a_key, rows_and_jobs, fire_times,
-    fired_wrongly,
+    canvas_out_of_turn, replaced_in_vain, refused_and_there, two_jobs_of_a_key, rows_and_jobs, undone_and_there,
+    fire_times, fired_wrongly,
 )  # fmt: skip
 
 

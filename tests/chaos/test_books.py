@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.books import faults
-from tests.chaos.evidence import Event, Evidence, Kill, Look, Send, Start, read_sends
+from tests.chaos.evidence import Event, Evidence, Kill, Look, Send, Start, Undone, read_sends
 from tests.chaos.planting import PLANTS, leaks_not_seen, not_refused
 from tests.chaos.recovery import Recovery, recoveries
 from tests.chaos.report import picture, table
@@ -45,7 +45,7 @@ def evidence() -> Evidence:
     killed = [Kill("prefork", "child", 1.27, frozenset({7}))]
     return Evidence(
         sends, traces, starts, Counter(effect=1), frozenset([*chain, *canvas]), frozenset(["outbox"]),
-        [Look("a1", 1001, 1002)], killed,
+        [Look("a1", 1001, 1002)], kills=killed,
     )  # fmt: skip
 
 
@@ -90,4 +90,13 @@ def test_a_job_that_was_replayed_has_an_end_for_each_of_its_lives(evidence: Evid
     evidence.starts.append(Start("pause", 2, 8, 1.6))
     assert faults(evidence) == []
     del evidence.traces["pause"][-1]
+    assert [fault.partition(":")[0] for fault in faults(evidence)] == ["lost"]
+
+
+def test_what_no_replica_had_may_be_gone_unless_that_was_waited_for(evidence: Evidence) -> None:
+    del evidence.traces["pause"]
+    evidence.starts.append(Start("effect", 1, 9, 1.6))
+    evidence.undone = Undone({"pause"}, Counter({("effect", 1): 1, ("pause", 1): 1}))
+    assert faults(evidence) == []
+    evidence.waited = True
     assert [fault.partition(":")[0] for fault in faults(evidence)] == ["lost"]

@@ -15,28 +15,34 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from tests.chaos.failover import FailOvers
 from tests.chaos.fleet import Fleet
 from tests.chaos.operator import Operator
 from tests.chaos.places import WorkerPlace
 from tests.support.processes import send
 from tests.support.proxy import TcpProxy
 
+Acts = Mapping[str, tuple[int, Callable[["Trouble"], None]]]
+
 
 @dataclass
 class Trouble:
-    """`act` does something bad; `undoing` has what it has to put right later, and when; `done` counts what was done."""
+    """`act` does something bad; `undoing` has what it has to put right later, and when; `done` counts what was done. With
+    `failovers` Redis is lost by them, and the network is left alone: there is no proxy between Sentinels and their clients."""
 
     fleet: Fleet
     operator: Operator
     dice: random.Random
     lease_s: float
+    failovers: FailOvers | None = None
     undoing: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
 
     def act(self) -> str:
         """Do one thing, and return its name."""
-        name = self.dice.choices(list(ACTS), [weight for weight, _ in ACTS.values()])[0]
-        ACTS[name][1](self)
+        acts = {**PROCESSES, **(ONE_REDIS if self.failovers is None else SENTINELS)}
+        name = self.dice.choices(list(acts), [weight for weight, _ in acts.values()])[0]
+        acts[name][1](self)
         self.done[name] = self.done.get(name, 0) + 1
         return name
 
@@ -116,6 +122,13 @@ class Trouble:
             server.freeze()
             self.later(lambda: server.thaw() if server.running else None, 0.1, self.lease_s)
 
+    def fail_over(self, *lag_s: float) -> None:
+        """Lose the primary, and a worker before there is the next."""
+        assert self.failovers is not None
+        self.failovers.lose(*lag_s)
+        self.kill_worker()
+        self.failovers.finish()
+
     # -- the network ----------------------------------------------------------------------------------------------------
 
     def reset_all(self) -> None:
@@ -174,7 +187,7 @@ def _signal_group(pid: int, signal_: signal.Signals) -> None:
 
 
 #: What happens, and how often in proportion.
-ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
+PROCESSES: Acts = {
     "worker killed": (6, Trouble.kill_worker),
     "worker killed with its warden": (2, Trouble.lose_machine),
     "main process killed": (4, Trouble.kill_main),
@@ -184,6 +197,10 @@ ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
     "beat killed": (4, Trouble.kill_beat),
     "worker asked to end": (2, Trouble.end_worker),
     "worker frozen": (4, Trouble.freeze_worker),
+    "jobs cancelled": (3, lambda trouble: trouble.operator.cancel()),
+    "dead letters replayed": (4, lambda trouble: trouble.operator.replay()),
+}
+ONE_REDIS: Acts = {
     "Redis killed": (2, Trouble.kill_redis),
     "Redis frozen": (2, Trouble.freeze_redis),
     "connections reset": (3, Trouble.reset_all),
@@ -192,6 +209,10 @@ ACTS: Mapping[str, tuple[int, Callable[[Trouble], None]]] = {
     "network cut": (2, Trouble.cut_network),
     "answers lost": (3, Trouble.lose_answers),
     "network slow": (2, Trouble.slow_network),
-    "jobs cancelled": (3, lambda trouble: trouble.operator.cancel()),
-    "dead letters replayed": (4, lambda trouble: trouble.operator.replay()),
 }
+SENTINELS: Acts = {
+    "primary lost": (5, Trouble.fail_over),
+    "primary lost without replicas": (5, lambda trouble: trouble.fail_over(trouble.dice.uniform(0.2, 1.5))),
+}
+#: Of those, what takes Redis away.
+OF_REDIS = ("Redis killed", *SENTINELS)

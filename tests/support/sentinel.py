@@ -27,7 +27,7 @@ bind {host}
 port {port}
 dir {folder}
 sentinel monitor {name} {host} {primary} 1
-sentinel down-after-milliseconds {name} 400
+sentinel down-after-milliseconds {name} {down_after_ms}
 sentinel failover-timeout {name} 2000
 """
 
@@ -38,6 +38,7 @@ class Sentinel:
 
     primary: RedisServer
     port: int = 0
+    down_after_ms: int = 400
     process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
     folder: Path = field(default=Path(), init=False)
 
@@ -47,7 +48,7 @@ class Sentinel:
         self.folder = Path(tempfile.mkdtemp(prefix="sentinel-"))
         file = self.folder / "sentinel.conf"
         facts: dict[str, Any] = {"host": LOOPBACK, "port": self.port, "folder": self.folder, "name": NAME}
-        file.write_text(CONFIGURATION.format(**facts, primary=self.primary.port))
+        file.write_text(CONFIGURATION.format(**facts, primary=self.primary.port, down_after_ms=self.down_after_ms))
         words = [str(find_engine()), str(file), "--sentinel"]
         self.process = spawn(words, log=self.folder / "sentinel.log", cwd=self.folder)
         wait_until(self.knows_primary, says="the Sentinel answers", ignoring=redis.RedisError)
