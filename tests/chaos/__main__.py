@@ -14,8 +14,7 @@ from pathlib import Path
 from tests.chaos.run import Plan, Run
 
 
-def main() -> int:
-    """Run once, print the table and what does not balance."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="go on for so long at least (default 60)")
     parser.add_argument("--jobs", type=int, default=0, help="and until so many jobs were added")
@@ -27,6 +26,12 @@ def main() -> int:
     parser.add_argument("--sentinels", action="store_true", help="a primary under Sentinels is lost, not one Redis")
     parser.add_argument("--wait", action="store_true", help="with them: each send waits for a replica")
     parser.add_argument("--folder", type=Path, default=None, help="where logs, books and the picture go")
+    return parser
+
+
+def main() -> int:
+    """Run once, print the table and what does not balance."""
+    parser = _parser()
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
     folder = given.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
