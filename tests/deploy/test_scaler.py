@@ -66,7 +66,8 @@ def test_kubernetes_knows_the_autoscaler_that_keda_makes_of_it() -> None:
 
 
 WRONG = {
-    'threshold: "8"': "threshold: 8", "minReplicaCount": "minReplicas", "serverAddress": "server", "type: prometheus": "type: redis",
+    'threshold: "8"': "threshold: 8", "minReplicaCount": "minReplicas", "serverAddress": "server",
+    "type: prometheus": "type: redis",
 }  # fmt: skip
 
 
