@@ -68,7 +68,7 @@ docs: $(DOCS) ## build the documentation as a site, in site/
 
 audit: $(DEV) ## look for holes in the code, and for known ones in what it needs (asks the package index)
 	@$(RUN) -m bandit --quiet --recursive queue_kit -ll
-	@$(RUN) -m pip_audit --requirement .constraints.txt --no-deps --disable-pip
+	@$(RUN) -m pip_audit --strict --requirement .constraints.txt --no-deps --disable-pip
 
 # A venv that was interrupted half-way has no stamp, and is made anew.
 $(MADE):
