@@ -91,19 +91,6 @@ class EventView:
     fields: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LetterView:
-    """One dead letter, as a list shows it."""
-
-    id: str
-    job_id: str
-    name: str
-    cause: str
-    reason: str
-    attempts_made: int
-    failed_at_ms: int
-
-
 class Census:
     """Reads jobs and queues under one prefix."""
 
@@ -190,15 +177,6 @@ class Census:
         """Count a queue's dead letters."""
         return int(self._client.zcard(self._keys.queue(queue, "dead")))
 
-    def dead_letters(self, queue: str, most: int = 100) -> list[LetterView]:
-        """List a queue's dead letters, newest first."""
-        ids = [_text(member) for member in self._client.zrevrange(self._keys.queue(queue, "dead"), 0, most - 1)]
-        pipe = self._client.pipeline(transaction=False)
-        for record_id in ids:
-            pipe.hgetall(self._keys.dead_letter(record_id))
-        records = zip(ids, map(_texts, pipe.execute()), strict=True)
-        return [_letter_view(record_id, record) for record_id, record in records if record]
-
 
 def _job_view(job_id: str, record: Mapping[str, str]) -> JobView:
     state, token = State(record["state"]), record.get("token", "")
@@ -223,11 +201,6 @@ def _job_view(job_id: str, record: Mapping[str, str]) -> JobView:
 def _event_view(entry_id: str, fields: dict[str, str]) -> EventView:
     kind, job_id = fields.pop("event", ""), fields.pop("id", "")
     return EventView(entry_id, kind, job_id, int(entry_id.partition("-")[0]), fields)
-
-
-def _letter_view(record_id: str, record: Mapping[str, str]) -> LetterView:
-    job_id, name, cause, reason = (record.get(field, "") for field in ("job", "name", "cause", "reason"))
-    return LetterView(record_id, job_id, name, cause, reason, int(record["attempts_made"]), int(record["failed_at"]))
 
 
 def _instant(value: str | None) -> int | None:

@@ -15,7 +15,7 @@ from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultD
 from django.tasks.signals import task_enqueued
 
 from deploy import celery_app
-from queue_kit import QueueUnavailable, cancel, control
+from queue_kit import QueueUnavailable, cancel, control, dead_letters
 from queue_kit.django.conf import project_settings
 from queue_kit.django.models import OutboxJob
 from queue_kit.django.relay import Relay
@@ -114,7 +114,7 @@ def test_a_task_that_fails_for_good_leaves_a_dead_letter(worker: WorkerProcess) 
     assert [error.exception_class_path for error in done.errors] == ["queue_kit.errors.NonRetryableError"]
     with pytest.raises(ValueError, match="Task failed"):
         assert done.return_value
-    letters = open_census(celery_app).dead_letters("celery")
+    letters = dead_letters(celery_app).each()
     assert [letter.cause for letter in letters if letter.job_id == done.id] == ["non_retryable"]
 
 

@@ -166,14 +166,3 @@ def test_the_oldest_waiting_job_is_the_one_added_first(census: Census, desk: Des
     oldest = census.oldest_waiting(desk.queue)
     assert oldest
     assert oldest.id == "starving"
-
-
-def test_dead_letters_are_listed_newest_first(census: Census, desk: Desk) -> None:
-    assert census.dead_letters(desk.queue) == []
-    for job_id in ("a", "b", "c"):
-        desk.run(desk.moves.fail(job_id, desk.running(job_id), "exhausted", f"no {job_id}"))
-    letters = census.dead_letters(desk.queue, most=2)
-    assert [(letter.job_id, letter.reason) for letter in letters] == [("c", "no c"), ("b", "no b")]
-    newest = letters[0]
-    assert (newest.id, newest.name, newest.cause) == (f"dlq-{desk.queue}-c-1", "work", "exhausted")
-    assert (newest.attempts_made, abs(newest.failed_at_ms - desk.now_ms()) < 5_000) == (1, True)

@@ -20,6 +20,8 @@ from celery import Celery
 from queue_kit.observe.reading import open_census
 from queue_kit.states import State
 from queue_kit.store.census import Census, JobView
+from queue_kit.store.letters import DeadLetter, LetterFilter
+from queue_kit.worker.operating.letters import dead_letters
 from tests.apps import crash_app
 from tests.support.fixtures import StartWorker
 from tests.support.waiting import wait_until
@@ -142,6 +144,10 @@ class Stage:
     def snapshot(self, job_id: str) -> tuple[Any, ...]:
         """All that Redis keeps of a job: its record, its history, its events."""
         return self.job(job_id), self.census.runs(job_id), self.trace(job_id)
+
+    def letters(self) -> list[DeadLetter]:
+        """The dead letters of this queue, newest first."""
+        return list(dead_letters(self.app).each(LetterFilter(queue=self.queue)))
 
     def counters(self, job_id: str) -> tuple[int, int, int]:
         """attempts_made, attempts_started, stalled_count."""

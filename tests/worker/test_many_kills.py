@@ -41,7 +41,7 @@ def test_a_thousand_jobs_outlive_their_workers(stage: Stage, pool: str) -> None:
     assert sum("stalled" in kinds for kinds in seen.values()) > 0
     failed = [job_id for job_id, view in views.items() if view.state == State.FAILED]
     assert {views[job_id].cause for job_id in failed} <= {"stalled"}
-    assert len(stage.census.dead_letters(stage.queue)) == len(failed)
+    assert len(stage.letters()) == len(failed)
 
 
 def _ended(stage: Stage) -> int:

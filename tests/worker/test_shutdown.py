@@ -186,7 +186,7 @@ def test_a_task_that_may_run_only_once_has_failed_by_the_deadline(stage: Shutdow
     assert worker.wait_exit() == 1
     assert (stage.job(job_id).state, stage.job(job_id).cause) == (State.FAILED, "lost")
     assert stage.counters(job_id) == (1, 1, 0)
-    assert [letter.job_id for letter in stage.census.dead_letters(stage.queue)] == [job_id]
+    assert [letter.job_id for letter in stage.letters()] == [job_id]
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
@@ -252,7 +252,7 @@ def test_a_failure_of_the_last_moments_has_its_dead_letter(stage: ShutdownStage,
     stage.open("go")
     assert worker.wait_exit() == 0
     assert stage.job(job_id).state is State.FAILED
-    assert [letter.job_id for letter in stage.census.dead_letters(stage.queue)] == [job_id]
+    assert [letter.job_id for letter in stage.letters()] == [job_id]
 
 
 # -- Redis is gone ----------------------------------------------------------------------------------------------------

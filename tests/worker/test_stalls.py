@@ -80,7 +80,7 @@ def test_the_second_stall_fails_the_job_however_many_attempts_it_has(stage: Stag
     assert (stage.counters(job_id), stage.starts(job_id)) == ((1, 2, 2), 2)
     once = STALLED_ONCE[:-1]
     assert stage.trace(job_id) == [*once, "stalled", "failed", "dead-lettered"]
-    assert [(letter.job_id, letter.cause) for letter in stage.census.dead_letters(stage.queue)] == [(job_id, "stalled")]
+    assert [(letter.job_id, letter.cause) for letter in stage.letters()] == [(job_id, "stalled")]
     assert third.running
 
 
@@ -160,7 +160,7 @@ def test_a_job_that_kills_its_worker_does_not_take_its_neighbours_along(stage: S
     assert [job.state for job in stage.await_ends(others)] == [State.COMPLETED] * 3
     assert (stage.counters(killer), stage.starts(killer)) == ((1, 2, 2), 2)
     assert [stage.counters(job_id)[2] for job_id in others] == [1, 1, 1]
-    assert [letter.cause for letter in stage.census.dead_letters(stage.queue)] == ["stalled"]
+    assert [letter.cause for letter in stage.letters()] == ["stalled"]
 
 
 def test_many_stalled_jobs_do_not_hold_up_the_others(stage: Stage) -> None:
