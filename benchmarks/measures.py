@@ -104,6 +104,8 @@ def drain(
         time.sleep(LOOK_EVERY_S)
     after = read(stand, worker)
     begun -= rest
+    if not begun:
+        raise RuntimeError("no job was left when it was looked at first: are they counted where they are?")
     per_look = len(system.counts)
     return {
         "drain": begun / (after.at - before.at),
