@@ -18,11 +18,12 @@ from queue_kit import install
 #: A lease that outlasts every task here many times, and reaping soon enough for a test that kills.
 QUICK = {"WORKER_LOCK_DURATION_MS": 2000, "WORKER_STALLED_INTERVAL_MS": 200}
 JOURNAL = "canvas:journal"
+NAME = "canvas"
 
 
 def make(with_kit: bool, broker_url: str | None = None, backend_url: str | None = None) -> Celery:
     """Make an app with all tasks below; URLs left out come from Celery's own environment variables."""
-    app = Celery("canvas", broker=broker_url, backend=backend_url, set_as_current=False)
+    app = Celery(NAME, broker=broker_url, backend=backend_url, set_as_current=False)
     app.conf.update(result_extended=True, task_send_sent_event=True, result_expires=600)
     if with_kit:
         install(app, QUICK)
@@ -264,6 +265,9 @@ def noted_failure(request: Any, error: BaseException, trace: Any) -> None:
 
 @signals.task_prerun.connect
 def _note_run(task_id: str = "", task: Any = None, args: Any = None, kwargs: Any = None, **rest: Any) -> None:
+    # The signal is that of every app in this process, which may be the test run's own, with others that run jobs in it.
+    if task.app.main != NAME:
+        return
     request = task.request
     facts = [task.name, repr(args), repr(kwargs), str(request.retries), request.group or "", request.parent_id or "",
              request.root_id or ""]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
 from tests.apps import canvas_app
 from tests.support.redis_server import RedisServer
@@ -68,3 +69,16 @@ def test_a_canvas_gives_what_it_gives_on_the_stock_transport(
     assert (ours.value, ours.error) == (scenario.gives, scenario.raises)
     assert ours.notes == list(scenario.notes)
     assert ours == known[scenario.name]
+
+
+def test_the_journal_is_of_canvases_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The signal it is written by is that of every app in a process, and other tests run jobs in this one."""
+    monkeypatch.delenv("CELERY_RESULT_BACKEND", raising=False)
+    app = Celery("another", set_as_current=False)
+
+    @app.task
+    def another() -> str:
+        return "done"
+
+    assert another.apply().get() == "done"
+    assert caplog.text == ""
