@@ -24,12 +24,15 @@ class Trip:
         self._answers: list[Any] = [_UNKNOWN] * len(ids)
         self._made: list[Call[Any] | None] = [None] * len(ids)
         self._sent = False
+        self._lost: set[int] = set()  # once sent, and not answered: whatever is answered later, that may have been made
         self.trouble: Exception | None = None
         self.unconfirmed = ""
 
     def make(self, line: Line, until: float) -> None:
         """Make the moves whose answers are not known; those of a script that Redis does not know (yet) with its source."""
         due = [index for index, answer in enumerate(self._answers) if answer is _UNKNOWN or _is_of_no_primary(answer)]
+        if self._sent:
+            self._lost.update(index for index in due if self._answers[index] is _UNKNOWN)
         self._ask(line, due, self._commands(due, self._sent), until)
         unknown = [index for index in due if isinstance(self._answers[index], NoScriptError)]
         if unknown:
@@ -38,6 +41,8 @@ class Trip:
     def _ask(self, line: Line, due: Sequence[int], commands: Iterable[tuple[Any, ...]], until: float) -> None:
         answers: list[Any] = []
         self._sent = True
+        for index in due:
+            self._answers[index] = _UNKNOWN
         try:
             line.ask(commands, until, answers)
         finally:
@@ -89,7 +94,7 @@ class Trip:
         if answer is _UNKNOWN:
             return "unknown" if self._sent else "no", self.trouble
         if isinstance(answer, Exception):
-            return "no", answer
+            return "unknown" if index in self._lost else "no", answer
         return ("unknown", self.unconfirmed) if self.unconfirmed else None
 
     def results(self) -> list[Any]:
