@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from queue_kit.store.moves import Aside, Settled, _plain
+from queue_kit.store.errands import _plain
+from queue_kit.store.moves import Aside, Settled
 from queue_kit.store.script import Call, script, text
 
 #: Characters of who asked for a replay that a dead letter keeps.

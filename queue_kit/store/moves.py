@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, Self
 
-from queue_kit.rules.packing import unpacked
+from queue_kit.store.errands import Errands, Number, _or_blank, _plain
 from queue_kit.store.keys import Keys
-from queue_kit.store.script import Call, script, sendable, text
-
-Number = int | None
+from queue_kit.store.script import Call, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +106,6 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A job that ended outside its run, whose callers have not been told."""
-
-    id: str
-    state: str
-    cause: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Message:
     """What a run publishes under its own id: the job's next message."""
 
@@ -165,10 +152,9 @@ AT_ONCE = When()
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
-    """Every move, for one prefix and one set of limits. Durations in milliseconds."""
+class Moves(Errands):
+    """Every move of a job's life, for one prefix and one set of limits, and the errands beside it. Durations in milliseconds."""
 
-    prefix: str
     lease_ms: int = 30_000
     renewal_ms: int = 7_500
     reap_ms: int = 5_000
@@ -264,16 +250,6 @@ class Moves:
     def postpone(self, job_id: str, delay_ms: int) -> Call[str]:
         return self._call("postpone", text, job_id, delay_ms)
 
-    def pause(self, queue: str, paused: bool) -> Call[int]:
-        return self._call("pause", int, queue, "1" if paused else "")
-
-    def limit(self, queue: str, **limits: Number) -> Call[int]:
-        flat = [part for field, value in limits.items() for part in (field, _or_blank(value))]
-        return self._call("limit", int, queue, *flat)
-
-    def free(self, key: str, name: str) -> Call[str]:
-        return self._call("free", text, key, name)
-
     def expire(self, job_id: str) -> Call[str]:
         return self._call("expire", text, job_id)
 
@@ -282,34 +258,6 @@ class Moves:
 
     def trim(self, queue: str, state: str, keep: int, age_ms: int, known_ms: int, batch: int = 1000) -> Call[int]:
         return self._call("trim", int, queue, state, keep, age_ms, known_ms, batch)
-
-    def progress(self, job_id: str, token: str, value: str) -> Call[str]:
-        return self._call("progress", text, job_id, token, value)
-
-    def keep(self, job_id: str, token: str, value: str) -> Call[str]:
-        return self._call("keep", text, job_id, token, value)
-
-    def log(self, job_id: str, token: str, line: str) -> Call[str]:
-        return self._call("log", text, job_id, token, _plain(line, 2_000))
-
-    def check(self, job_id: str, token: str) -> Call[str]:
-        return self._call("check", text, job_id, token)
-
-    def nudge(self, queue: str) -> Call[int]:
-        return self._call("nudge", int, queue)
-
-    def notes(self, mark: int = 1, *, lost: bool = False, most: int = 20, again_ms: int = 60_000) -> Call[list[Note]]:
-        read = lambda reply: [_read_note(*map(text, row)) for row in reply]  # noqa: E731
-        return self._call("notes", read, most, again_ms, mark, "1" if lost else "")
-
-    def put_off(self, job_id: str, again_ms: int) -> Call[int]:
-        return self._call("put_off", int, job_id, again_ms)
-
-    def strike(self, job_id: str) -> Call[int]:
-        return self._call("strike", int, job_id)
-
-    def _call(self, verb: str, read: Any, *arguments: Any) -> Call[Any]:
-        return Call(script(verb), (self.prefix, *map(sendable, arguments)), read)
 
 
 @lru_cache(maxsize=8)
@@ -322,22 +270,9 @@ def _as_set(names: Iterable[str]) -> str:
     return json.dumps(dict.fromkeys(names, True))
 
 
-def _or_blank(value: Number) -> int | str:
-    return "" if value is None else value
-
-
-def _plain(words: str, most: int) -> str:
-    # An error may quote what its job was sent, half a surrogate pair included; a move that cannot be encoded would never
-    # be sent, and its job would hold its worker for ever.
-    return words[:most].encode("utf-8", "replace").decode()
-
-
 def _read_settled(reply: Any) -> Settled:
     return Settled(text(reply[0]), text(reply[1]))
 
-
-def _read_note(job_id: str, state: str, cause: str, reason: str, message: str, name: str, queue: str) -> Note:
-    return Note(job_id, state, cause, reason, unpacked(message, job_id, name, queue))
 
 
 def _read_claim(reply: Any) -> Claim:

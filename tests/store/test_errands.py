@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_kit.store.census import Census
-from queue_kit.store.moves import Note
+from queue_kit.store.errands import Note
 from tests.store.desk import LATER, Desk
 
 # -- check ------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from queue_kit.errors import JobLostError, JobStalledError, QueueKitError
 from queue_kit.observe import transitions
 from queue_kit.states import Cause, State
-from queue_kit.store.moves import Note
+from queue_kit.store.errands import Note
 from queue_kit.transport import points
 from queue_kit.transport.kit import Kit
 from queue_kit.worker.roles.role import Role
