@@ -34,9 +34,9 @@ def run(stand: Stand, *, quick: bool) -> tuple[str, dict[str, Any]]:
     """Measure all on, then each one off, by turns; return the table and what belongs into results.json."""
     jobs, rounds = (500, 1) if quick else (4_000, 5)
     measured: dict[str, list[Figures]] = {name: [] for name in ("", *GUARANTEES)}
-    for number in range(rounds):
-        order = list(measured) if number % 2 == 0 else list(reversed(measured))
-        for name in order:
+    names = list(measured)
+    for turn in range(rounds):  # each has each place once: a machine is slower at some times than at others
+        for name in names[turn:] + names[:turn]:
             measured[name].append(measure(stand, name, jobs))
     rows = {name: costs(measured[""], measured[name]) for name in GUARANTEES}
     return table(rows), {"percent": rows, "all_on": {key: median(m[key] for m in measured[""]) for key in COLUMNS}}
