@@ -85,6 +85,14 @@ def test_a_peer_is_compared_with_stock_celery_of_its_own_round() -> None:
     assert (rows["peer"]["enqueue_ratio"], rows["peer"]["drain_ratio"]) == (2.0, 3.0)
 
 
+def test_the_cost_of_a_guarantee_is_that_of_the_best_rounds() -> None:
+    on = [dict.fromkeys(switches.COLUMNS, value) for value in (90.0, 50.0)]
+    off = [dict.fromkeys(switches.COLUMNS, value) for value in (40.0, 100.0)]
+    percent = switches.costs(on, off)
+    assert percent["drain"] == pytest.approx(10.0), "90 jobs a second with it, 100 without"
+    assert percent["redis_us"] == pytest.approx(20.0), "50 µs with it, 40 without"
+
+
 def test_each_peer_has_a_file_and_the_versions_it_needs() -> None:
     for peer in PEERS:
         assert list(HERE.glob(f"{peer.app}.*")), peer.name
