@@ -12,7 +12,8 @@ from celery import Celery
 
 from queue_kit import NonRetryableError, current_job, enqueue, fixed, install, job
 
-app = Celery("bakery", broker=os.environ.get("BAKERY_URL"), set_as_current=False)
+# Without Celery's part for Django, which would close the connections of whatever test of Django's runs in the same process.
+app = Celery("bakery", broker=os.environ.get("BAKERY_URL"), set_as_current=False, fixups=[])
 install(app)
 
 
