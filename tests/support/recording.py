@@ -25,6 +25,7 @@ from tests.support.probes import ask
 from tests.support.programs import program, said_by
 
 STRETCH: Final = 60
+_SCRAPE_S: Final = 10.0  # what Prometheus gives a scrape unless it is told otherwise
 _FIRING: Final = 'count by (alertname, queue, instance) (ALERTS{alertstate="firing"})'
 
 Labels = frozenset[tuple[str, str]]
@@ -73,7 +74,7 @@ class Recording:
         whose = {"job": self._targets[port], "instance": f"{LOOPBACK}:{port}"}
         up = frozenset({"__name__": "up", **whose}.items())
         with suppress(OSError, HTTPException):
-            families = text_string_to_metric_families(ask(port, "/metrics", within_s=2.0).text)
+            families = text_string_to_metric_families(ask(port, "/metrics", within_s=_SCRAPE_S).text)
             samples = (_stretched(sample) for family in families for sample in family.samples)
             return {up: 1} | {_labels(sample, whose): sample.value for sample in samples}
         return {up: 0}

@@ -16,6 +16,7 @@ from typing import Any
 
 import redis
 from celery import Celery
+from redis.sentinel import MasterNotFoundError
 
 from queue_kit.observe.reading import open_census
 from queue_kit.states import State
@@ -118,8 +119,15 @@ class Stage:
 
     def await_state(self, job_id: str, *states: State, within_s: float = 15.0) -> JobView:
         """Wait until the job is in one of these states; return it."""
-        wait_until(lambda: self.job(job_id).state in states, says=f"{job_id} is {states}", within_s=within_s)
-        return self.job(job_id)
+
+        def arrived() -> JobView | None:
+            view = self.job(job_id)
+            return view if view.state in states else None
+
+        # On a busy machine Sentinels take a primary for down now and then, and name none until it has answered them.
+        view = wait_until(arrived, says=f"{job_id} is {states}", within_s=within_s, ignoring=MasterNotFoundError)
+        assert view is not None
+        return view
 
     def await_end(self, job_id: str, within_s: float = 20.0) -> JobView:
         """Wait until the job is in a final state; return it."""
