@@ -46,12 +46,22 @@ def killed_and_restarted(stage: Stage, victim: WorkerProcess) -> float:
     return at_ms
 
 
+def restarted_with_mingle(stage: Stage, victim: WorkerProcess) -> float:
+    """The same for a worker that asks others first what they know, as Celery's do unless they are told not to."""
+    at_ms = kill_group(victim)
+    stage.worker(options=())
+    return at_ms
+
+
+RESTARTS = (killed_and_restarted, restarted_with_mingle)
+
+
 def measure(stage: Stage, kill: Callable[[Stage, WorkerProcess], float], pool: str, kills: int) -> list[float]:
     """Kill so many workers in the middle of a job; return the milliseconds until each runs again."""
     took = []
     for _ in range(kills):
         victim = stage.worker(pool)
-        rescuers = [stage.worker("threads", queues=["elsewhere"])] if kill is not killed_and_restarted else []
+        rescuers = [stage.worker("threads", queues=["elsewhere"])] if kill not in RESTARTS else []
         took.append(one_kill(stage, kill, victim, rescuers))
         stage.kill_workers()
         stage.started.clear()
@@ -84,7 +94,7 @@ def main(kills: int) -> None:
     with RedisServer() as server:
         stage = Stage(server.url(), "deaths", folder, start)
         stage.env.update(WORKER_LOCK_DURATION_MS="30000", WORKER_STALLED_INTERVAL_MS="5000")
-        for kill in (killed_alone, killed_with_its_warden, killed_and_restarted, killed_unseen):
+        for kill in (killed_alone, killed_with_its_warden, *RESTARTS, killed_unseen):
             stage.env["WORKER_INFERRED_DEATH_MS"] = "1250" if kill is killed_unseen else "0"
             for pool in ("prefork", "threads"):
                 took = measure(stage, kill, pool, kills)
