@@ -21,7 +21,7 @@ local visit = { now = now, worker = worker, base = base, lease_end = now + tonum
 local soonest = -1
 
 local function due_in(ms)
-  if ms and (soonest < 0 or ms < soonest) then soonest = math.max(0, math.ceil(ms)) end
+  if ms and ms < math.huge and (soonest < 0 or ms < soonest) then soonest = math.max(0, math.ceil(ms)) end
 end
 
 local function visit_queue(queue)
@@ -48,19 +48,10 @@ local function hand_on(queue, left)
   if full and first and first - now < HANDED_ON_MS then wake(queue) end
 end
 
--- Most queues of a worker that has many: nothing waits, nothing is due. What the two above would do for one, in fewer commands.
-local function is_empty(queue)
-  if redis.call('ZCARD', queue_key(queue, 'wait')) > 0 then return false end
-  local first = redis.call('ZRANGE', queue_key(queue, 'delayed'), '0', '0', 'WITHSCORES')[2]
-  if first and first - now <= 0 then return false end
-  due_in(first and first - now)
-  redis.call('DEL', queue_key(queue, 'wake'))
-  return true
-end
-
 for index = 10, #ARGV do
   local queue, full = ARGV[index], #visit.taken >= limit
-  if full or not is_empty(queue) then hand_on(queue, not full and visit_queue(queue)) end
+  local due_ms = not full and nothing_in(queue, now)
+  if due_ms then due_in(due_ms) else hand_on(queue, not full and visit_queue(queue)) end
 end
 table.insert(visit.taken, 1, soonest)
 table.insert(visit.taken, 2, asides)

@@ -55,3 +55,13 @@ local function drain(visit, queue, room)
   end
   return true, looked >= LOOKED_AT and looked > passed
 end
+
+-- Most queues of a worker that has many: nothing waits, nothing is due. Says so in three commands: answers in how many ms
+-- something will be due (infinity: nothing will), or nothing where there is more to see to.
+local function nothing_in(queue, now)
+  if redis.call('ZCARD', queue_key(queue, 'wait')) > 0 then return end
+  local first = redis.call('ZRANGE', queue_key(queue, 'delayed'), '0', '0', 'WITHSCORES')[2]
+  if first and first - now <= 0 then return end
+  redis.call('DEL', queue_key(queue, 'wake'))
+  return first and first - now or math.huge
+end
