@@ -5,6 +5,7 @@ Without it each test would start, watch and end its processes in its own way, an
 
 from __future__ import annotations
 
+import gc
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,6 +46,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _log_of(request: pytest.FixtureRequest, title: str, read: Callable[[], str]) -> None:
     request.node.stash.setdefault(LOGS, []).append((title, read))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_pauses() -> None:
+    """Take what is still there out of the garbage collector's way. In a process that has run a thousand tests a full collection
+    takes as long as the bounds that tests assert."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
