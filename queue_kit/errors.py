@@ -122,6 +122,8 @@ class Snooze(JobReleased):
 
     It runs again after ``delay_ms`` milliseconds. Nothing limits how often: what waits for something that may never come
     should count its own starts.
+
+    :raises ValueError: for what is no whole number of milliseconds, 0 or more.
     """
 
     def __init__(self, delay_ms: int, message: str = "") -> None:
@@ -143,6 +145,8 @@ class RateLimited(JobReleased):
     """The job met a rate limit.
 
     It goes to the head of its priority, and no job of that queue begins for ``delay_ms`` milliseconds, on any worker.
+
+    :raises ValueError: for what is no whole number of milliseconds, 0 or more.
     """
 
     def __init__(self, delay_ms: int, message: str = "") -> None:

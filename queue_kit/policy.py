@@ -17,6 +17,8 @@ class Backoff:
 
     ``delay_ms`` is the wait after the first attempt; ``cap_ms`` bounds every wait; ``jitter`` is the fraction of a wait
     that chance may take off (0: none, 1: all), as in BullMQ.
+
+    :raises ValueError: for a value out of range, naming the field.
     """
 
     kind: Literal["fixed", "exponential"]
@@ -88,7 +90,10 @@ class DedupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How many attempts a job has, the first included, and the waits between them."""
+    """How many attempts a job has, the first included, and the waits between them.
+
+    :raises ValueError: for fewer than one attempt, or a backoff that is none.
+    """
 
     attempts: int
     backoff: Backoff | BackoffFunction

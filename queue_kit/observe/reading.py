@@ -24,7 +24,7 @@ _UNDER_WAY: Final = threading.BoundedSemaphore(32)
 
 
 def open_census(app: Any) -> Census:
-    """The census of an app that has queue_kit: jobs by id, events and counts by queue.
+    """The census of an app that has queue_kit: jobs by id, events and counts by queue. Connects when first asked.
 
     :raises AttributeError: the app has no queue_kit: call ``queue_kit.install(app)`` first.
     """

@@ -92,7 +92,10 @@ class EventView:
 
 
 class Census:
-    """Reads jobs and queues under one prefix."""
+    """Reads jobs and queues under one prefix.
+
+    :raises redis.exceptions.RedisError: from whatever is asked of it, where Redis does not answer.
+    """
 
     def __init__(self, client: Redis, keys: Keys) -> None:
         self._client: Any = client

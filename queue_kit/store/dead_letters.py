@@ -47,6 +47,7 @@ class DeadLetters:
 
     :param parameters: names of what a task takes by position, by the task's name.
     :param replayed: is told of each job that runs again.
+    :raises redis.exceptions.RedisError: from whatever is asked of it, where Redis does not answer.
     """
 
     def __init__(

@@ -56,6 +56,7 @@ class DeadLetter:
 
     @property
     def is_replayed(self) -> bool:
+        """Whether somebody has replayed it."""
         return self.replayed_at_ms is not None
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,6 +74,8 @@ class LetterFilter:
 
     ``text`` is looked for in the ids, the correlation id and the reason, in either case. Times in milliseconds: failed at
     ``since_ms`` or later, before ``until_ms``. ``replayed``: only those that were (True) or were not (False).
+
+    :raises ValueError: for a cause that does not exist, or a time that is not before ``until_ms``.
     """
 
     queue: str = ""

@@ -14,12 +14,14 @@ from queue_kit.store.script import text
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """What limits a queue now. ``None``: no such limit. ``rate``: starts, and the window in milliseconds."""
+    """What limits a queue now. ``None``: no such limit. ``rate``: starts, and the window in milliseconds.
+
+    ``held_off_ms``: for how many milliseconds it is still held off.
+    """
 
     paused: bool = False
     concurrency: int | None = None
     rate: tuple[int, int] | None = None
-    #: For how many milliseconds it is still held off.
     held_off_ms: int = 0
 
 

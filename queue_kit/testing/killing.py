@@ -27,6 +27,8 @@ def kill_at(
 
     :param point: one of :data:`KILL_POINTS`; ``function left``: the task has done its work, and nobody has heard of it.
     :param app: as for ``celery -A``.
+    :param env: variables for its environment, over those of this process.
+    :param within_s: how long to wait for it to get there.
     :raises ValueError: no such point.
     :raises AssertionError: it did not get there in time, or ended in another way; with the end of its log.
     """

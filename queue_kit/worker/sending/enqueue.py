@@ -24,8 +24,9 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of an enqueue. ``existing_state``: where the job is whose id this is, if it was there already.
+    """What became of an enqueue. ``deduplicated``: no new job was made; ``id`` is that of the one that was there.
 
+    ``existing_state``: its state, ``unknown`` if nobody knows any more; ``None`` where a new job was made.
     ``error`` is set only by :func:`enqueue_many`; the same id may then be sent again safely.
     """
 

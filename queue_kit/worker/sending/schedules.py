@@ -22,7 +22,10 @@ _ID: Final = re.compile(r"[\w.@/-]{1,100}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One schedule. ``last_at_ms``: when it has fired last, or since when it counts; ``next_at_ms``: when it fires next."""
+    """One schedule. ``last_at_ms``: when it has fired last, or since when it counts; ``next_at_ms``: when it fires next.
+
+    Both in milliseconds since the epoch. ``timing``: its interval or crontab, in words.
+    """
 
     id: str
     name: str
