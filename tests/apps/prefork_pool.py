@@ -156,6 +156,16 @@ def a_child_that_is_killed_is_replaced_and_its_place_is_fed(stage: Stage) -> Non
     assert not {pid for pid, _ in stage.results} & gone
 
 
+def a_job_written_to_a_child_that_has_just_died_runs_in_another(stage: Stage) -> None:
+    """Its pipe takes the job all the same, and the loop has not yet heard that nobody reads it."""
+    gone = stage.processes._pool[0].pid
+    os.kill(gone, 9)
+    for _ in range(6):
+        stage.send(size_of, "x" * 100)
+    stage.turn_until(lambda: len(stage.results) == 6)
+    assert gone not in {pid for pid, _ in stage.results}
+
+
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
@@ -166,6 +176,7 @@ SCENARIOS = {
         a_hard_limit_follows_a_soft_one_that_was_not_heeded,
         a_limit_is_kept_when_a_broken_connection_has_taken_the_timers,
         a_child_that_is_killed_is_replaced_and_its_place_is_fed,
+        a_job_written_to_a_child_that_has_just_died_runs_in_another,
     )
 }
 
