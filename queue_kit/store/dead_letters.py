@@ -251,7 +251,6 @@ class DeadLetters:
             else:
                 yield Done(letter_id, refused[letter_id])
 
-
     def _tell(self, answer: Any) -> None:
         aside = getattr(answer, "aside", None)  # a refusal of Redis's has none
         if aside is not None:

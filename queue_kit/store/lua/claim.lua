@@ -6,8 +6,8 @@
 -- Keys: recalled marks (strings); per queue meta (hash), delayed, wait, reserved, active (zsets), wake (list), events (stream);
 --   job records (hashes).
 -- Returns { wait_ms, asides, job, job, ... }: how long until something is due by the clock (-1: nothing is); what came due or
---   had expired on the way (see `aside`); then for each job { id, queue, token, begun, message, attempts_started, attempts_made, stalled_count, expires_at or '', replays, waited_ms,
---   name }.
+--   had expired on the way (see `aside`); then for each job { id, queue, token, begun, message, attempts_started, attempts_made,
+--   stalled_count, expires_at or '', replays, waited_ms, name }.
 
 local HANDED_ON_MS = 1000 -- no idle worker waits longer before it claims again, and learns of what is due later
 
